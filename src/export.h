@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The target side: regions of local memory, published as a segment that
+ * Mooncake and segfs can read and write (protocol sections 1.7, 2, 5, 8).
+ *
+ * Publishes rpc_meta first, then the descriptor, under one lease; keeps the
+ * lease alive; publishes again when its keys vanish; answers the handshake
+ * channel; removes both keys when stopped.
+ */
+#ifndef SF_EXPORT_H
+#define SF_EXPORT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct sf_err;
+struct sf_export;
+struct sf_meta;
+
+/* Where a region's memory comes from. */
+enum sf_export_source {
+	SF_EXPORT_ANON,		/* anonymous, bound to location's NUMA node */
+	SF_EXPORT_FILE,		/* a file, mapped shared */
+	SF_EXPORT_SHM,		/* a POSIX shared-memory object, mapped shared */
+};
+
+enum sf_export_fill {
+	SF_EXPORT_FILL_NONE,	/* zeros, or what the file holds */
+	SF_EXPORT_FILL_OFFSET,	/* each aligned 8 bytes hold their own offset in
+				 * the buffer, little-endian */
+	SF_EXPORT_FILL_RANDOM,	/* xorshift64* from fill_seed */
+	SF_EXPORT_FILL_BYTE,	/* fill_seed's low byte */
+};
+
+struct sf_export_buffer {
+	enum sf_export_source source;
+	const char *path;	/* FILE, SHM */
+	uint64_t size;		/* bytes; 0 with FILE, SHM: all of it */
+	uint64_t offset;	/* FILE, SHM; a multiple of the page size */
+	const char *location;	/* published; "cpu:N" also binds ANON */
+	bool huge;		/* huge pages; an error if there are none */
+	bool read_only;
+	enum sf_export_fill fill;
+	uint64_t fill_seed;
+};
+
+/* "size=1G,location=cpu:0,huge,ro,file=PATH,shm=NAME,offset=N,fill=..." */
+int sf_export_buffer_parse(const char *text, struct sf_export_buffer *out,
+			   struct sf_err *err);
+void sf_export_buffer_fini(struct sf_export_buffer *b);
+
+struct sf_export_config {
+	struct sf_meta *meta;	/* borrowed; must be able to write */
+	const char *name;	/* segment name; not empty, no '@' */
+	const char *listen;	/* address both ports bind; NULL: loopback */
+	const char *advertise;	/* host put into rpc_meta; NULL: from listen */
+	uint16_t rpc_port;	/* 0: pick */
+	uint16_t data_port;	/* 0: pick */
+	unsigned int lease_s;	/* 0: none */
+	unsigned int threads;	/* of the data server; 0: one per CPU */
+	const struct sf_export_buffer *buffers;
+	size_t nr_buffers;
+};
+
+/*
+ * Map, serve, publish. -EEXIST: the name's present owner answers a probe;
+ * -EINVAL: name, location, overlap; -ENOMEM, -ENOENT, -EACCES: memory or file;
+ * and the errors of meta.h and tcp/target.h. Nothing stays published or mapped
+ * on failure.
+ */
+int sf_export_start(struct sf_export **out,
+		    const struct sf_export_config *config,
+		    struct sf_err *err);
+/* What was published of buffer I. */
+struct sf_export_info {
+	uint64_t addr, length;
+	const char *location;
+	bool read_only;
+};
+bool sf_export_info(const struct sf_export *x, size_t i,
+		    struct sf_export_info *info);
+uint16_t sf_export_rpc_port(const struct sf_export *x);
+uint16_t sf_export_data_port(const struct sf_export *x);
+/* Removes the keys (errors are logged), stops serving, unmaps. NULL ok. */
+void sf_export_stop(struct sf_export *x);
+
+#endif
