@@ -49,6 +49,9 @@ struct sf_segment {
 	const char *protocol;	/* as text: "rdma", "tcp,rdma", "" */
 	const char *timestamp;	/* as text, "" if missing */
 	const char *rdma_server_name;	/* "" if missing */
+	const char *tcp_data_host;	/* where tcp_data_port is; "" if missing:
+					 * rpc_host then. 0.3.13.post1 writes
+					 * it and prefers it to rpc_meta */
 	uint16_t tcp_data_port;	/* 0 = none */
 	unsigned int tcp_version;	/* 1 or 2 */
 
