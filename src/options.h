@@ -7,6 +7,7 @@
 #ifndef SF_OPTIONS_H
 #define SF_OPTIONS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -14,7 +15,8 @@
 struct sf_err;
 
 enum sf_option_type {
-	SF_OPT_FLAG,		/* bool; "name" or "noname" */
+	SF_OPT_FLAG,		/* bool; "name" or "noname"; min 1: the name
+				 * says false ("rw" of a field read_only) */
 	SF_OPT_UINT,		/* unsigned int, min..max */
 	SF_OPT_SIZE,		/* size_t; K, M, G, T suffixes, powers of 1024 */
 	SF_OPT_SECONDS,		/* unsigned int of milliseconds; "5", "0.5",
@@ -23,16 +25,21 @@ enum sf_option_type {
 	SF_OPT_STRING,		/* char *, malloc'ed; the old one is freed */
 	SF_OPT_ENUM,		/* int, an index into choices */
 	SF_OPT_IGNORED,		/* accepted, with or without a value */
+	SF_OPT_REFUSED,		/* an error; "value" is the sentence */
+	SF_OPT_TABLE,		/* the rows of "table", whose struct is at
+				 * offset; the name is not used */
 };
 
 struct sf_option {
-	const char *name;	/* without dashes */
+	const char *name;	/* without dashes; "_" stands for "-" too */
 	enum sf_option_type type;
 	size_t offset;		/* of the field in the caller's struct */
 	uint64_t min, max;
 	const char *const *choices;	/* ENUM: NULL-terminated */
 	const char *value;	/* what --help calls the value: "SECONDS" */
 	const char *help;	/* one line; NULL hides it */
+	bool zero;		/* 0 is fine too, though below min */
+	const struct sf_option *table;	/* TABLE */
 };
 
 /* Tables end with a NULL name. A "name" ending in '*' matches a prefix
@@ -45,6 +52,13 @@ int sf_option_set(const struct sf_option *table, void *opts, const char *name,
 /* A comma-separated list, as after -o; "\," is a comma inside a value. */
 int sf_option_parse_list(const struct sf_option *table, void *opts,
 			 const char *list, struct sf_err *err);
+/*
+ * Long options at the front of ARGV[*NEXT..ARGC): "--name=value", "--name value",
+ * "--flag". Stops at the first argument that is none (a lone "-" and short
+ * options are none) or behind "--", and leaves its index in *NEXT.
+ */
+int sf_option_parse_args(const struct sf_option *table, void *opts, int argc,
+			 char **argv, int *next, struct sf_err *err);
 /* The lines of --help for a table; PREFIX is "--" or "-o ". */
 void sf_option_help(const struct sf_option *table, const char *prefix,
 		    FILE *out);
@@ -54,5 +68,10 @@ void sf_option_free(const struct sf_option *table, void *opts);
 /* Helpers that the tables use, for other callers. */
 int sf_parse_size(const char *text, uint64_t *bytes);	/* -EINVAL, -ERANGE */
 int sf_parse_u64(const char *text, uint64_t *value);	/* 0x.. or decimal */
+int sf_parse_seconds(const char *text, uint64_t *ms);	/* as SF_OPT_SECONDS */
+
+/* The shortest text that sf_parse_size() reads back: "256K", "1000". */
+#define SF_SIZE_TEXT_MAX 24
+void sf_format_size(char out[SF_SIZE_TEXT_MAX], uint64_t bytes);
 
 #endif
