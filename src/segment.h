@@ -25,10 +25,11 @@ enum sf_protocol {
 };
 
 struct sf_device {
-	const char *name;	/* verbs device name, not empty */
+	const char *name;	/* verbs device name; "" when the entry is bad:
+				 * it keeps its place, as keys go by position */
 	uint16_t lid;
 	uint8_t gid[16];
-	bool has_gid;		/* gid text parsed and is not all zero */
+	bool has_gid;		/* usable: gid parsed and is not all zero */
 };
 
 struct sf_buffer {
@@ -117,8 +118,10 @@ void sf_segment_buffer_name(const struct sf_buffer *buf,
  * an open connection to one serves the other. */
 bool sf_segment_same_owner(const struct sf_segment *a,
 			   const struct sf_segment *b);
-/* Same registration: address, length, protocol and keys (by device) are equal. */
-bool sf_buffer_same(const struct sf_buffer *a, const struct sf_buffer *b);
+/* Same registration: address, length, protocol and keys are equal. Keys are
+ * matched by device name, so each buffer comes with the snapshot it is in. */
+bool sf_buffer_same(const struct sf_segment *seg_a, const struct sf_buffer *a,
+		    const struct sf_segment *seg_b, const struct sf_buffer *b);
 
 /*
  * Writing a descriptor, for the exporter: exactly the fields of protocol

@@ -10,8 +10,22 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct sf_topology;
 struct sf_device;
+
+/* One row of the matrix. The arrays belong to whoever made the topology (for a
+ * segment's, the segment). */
+struct sf_topology_row {
+	const char *location;
+	uint32_t nr_names;
+	uint32_t nr_preferred;	/* the first so many of names */
+	const char *const *names;
+};
+
+struct sf_topology {
+	uint32_t nr_rows;
+	const struct sf_topology_row *rows;	/* of two for one location
+						 * the last counts */
+};
 
 /* What a location names. */
 enum sf_location_kind {
@@ -40,9 +54,11 @@ const char *sf_location_at(const char *text, uint64_t off, uint64_t length,
 
 /*
  * Candidate devices for a location, best first: indices into DEVICES, matched
- * by name (never by position), the row's preferred then available ones; for an
- * unknown location or no topology all devices. Devices without a GID are left
- * out. Returns how many of at most MAX were written; *NR_PREFERRED of them are
+ * by name (never by position), each once, the row's preferred then available
+ * ones; for an unknown location, a row without a usable device, or no topology
+ * all devices, those that the matrix mentions anywhere as preferred (a device
+ * that went down is no longer in it). Devices without a GID are left out.
+ * Returns how many of at most MAX were written; *NR_PREFERRED of them are
  * preferred.
  */
 uint32_t sf_topology_choose(const struct sf_topology *topo,
