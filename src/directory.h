@@ -67,6 +67,10 @@ void sf_directory_lookup(struct sf_directory *dir, const char *name,
 struct sf_segment *sf_directory_peek(struct sf_directory *dir,
 				     const char *name);
 
+/* Grows whenever any name's newest snapshot changes: one relaxed load tells a
+ * hot path that nothing it has seen so far can be outdated. */
+uint64_t sf_directory_generation(const struct sf_directory *dir);
+
 /* A listing: sorted names, each once; immutable. */
 struct sf_directory_list {
 	size_t nr;

@@ -15,10 +15,12 @@
 struct sf_timers {
 	pthread_mutex_t lock;
 	pthread_cond_t wake;
+	pthread_cond_t ran;	/* running has changed */
 	pthread_t thread;
 	struct sf_timer **heap;	/* under lock, as all below */
 	size_t nr, room;
 	uint64_t sleeping_until;	/* what the thread waits for */
+	struct sf_timer *running;	/* only compared: may be freed */
 	bool stop;
 };
 
@@ -104,9 +106,12 @@ static void *timer_thread(void *arg)
 		remove_locked(q, t);
 		/* Awake: whoever arms meanwhile need not signal. */
 		q->sleeping_until = 0;
+		q->running = t;
 		pthread_mutex_unlock(&q->lock);
 		t->fn(t);
 		pthread_mutex_lock(&q->lock);
+		q->running = NULL;
+		pthread_cond_broadcast(&q->ran);
 	}
 	pthread_mutex_unlock(&q->lock);
 	return NULL;
@@ -124,8 +129,10 @@ int sf_timers_new(struct sf_timers **out)
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&q->wake, &attr);
 	pthread_condattr_destroy(&attr);
+	pthread_cond_init(&q->ran, NULL);
 	if (pthread_create(&q->thread, NULL, timer_thread, q)) {
-		pthread_cond_destroy(&q->wake);
+		pthread_cond_destroy(&q->ran);
+	pthread_cond_destroy(&q->wake);
 		pthread_mutex_destroy(&q->lock);
 		free(q);
 		return -EAGAIN;
@@ -143,6 +150,7 @@ void sf_timers_free(struct sf_timers *q)
 	pthread_cond_signal(&q->wake);
 	pthread_mutex_unlock(&q->lock);
 	pthread_join(q->thread, NULL);
+	pthread_cond_destroy(&q->ran);
 	pthread_cond_destroy(&q->wake);
 	pthread_mutex_destroy(&q->lock);
 	free(q->heap);
@@ -190,4 +198,14 @@ bool sf_timer_cancel(struct sf_timers *q, struct sf_timer *t)
 		remove_locked(q, t);
 	pthread_mutex_unlock(&q->lock);
 	return armed;
+}
+
+void sf_timer_cancel_wait(struct sf_timers *q, struct sf_timer *t)
+{
+	pthread_mutex_lock(&q->lock);
+	if (t->slot)
+		remove_locked(q, t);
+	while (q->running == t && !pthread_equal(q->thread, pthread_self()))
+		pthread_cond_wait(&q->ran, &q->lock);
+	pthread_mutex_unlock(&q->lock);
 }

@@ -29,5 +29,8 @@ int sf_timer_arm(struct sf_timers *q, struct sf_timer *t, uint64_t when_ms,
 /* True: T was armed and its callback will not run. False: it was not armed, or
  * its callback has begun (and may still be running). */
 bool sf_timer_cancel(struct sf_timers *q, struct sf_timer *t);
+/* Cancel T and, if its callback is running on the timer thread (and this is not
+ * that thread), wait for its end: T may be freed afterwards. */
+void sf_timer_cancel_wait(struct sf_timers *q, struct sf_timer *t);
 
 #endif

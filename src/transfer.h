@@ -24,13 +24,13 @@ struct sf_engine;
 struct sf_iobuf_pool;
 struct sf_registration;
 struct sf_share;
-struct sf_session;
 
 struct sf_engine_config {
 	struct sf_directory *directory;	/* borrowed, as all pointers here */
 	struct sf_timers *timers;
 	struct sf_iobuf_pool *pool;	/* registered with every transport */
-	const char *transport;		/* NULL: by protocol; else this one */
+	/* NULL: by each buffer's protocol; else this one for all */
+	const struct sf_transport_ops *transport;
 	struct sf_transport_config io;	/* for the backends */
 	unsigned int timeout_ms;	/* of one transfer, retries included */
 };
@@ -75,13 +75,17 @@ struct sf_transfer {
 
 	/* the engine's */
 	struct sf_io io;
-	struct sf_session *session;
+	struct sf_engine *engine;
 	struct sf_segment *seg;	/* snapshot that io.buffer belongs to */
 	uint64_t deadline_ms;
-	unsigned int attempt;
+	int state;		/* engine.h; under the session's lock, as below */
+	int verdict;		/* how it must end: 0, or a negative errno */
+	int result;		/* how it ended while it was being cancelled */
 	int last_error;
-	int state;
-	TAILQ_ENTRY(sf_transfer) link;
+	unsigned int attempt;
+	TAILQ_ENTRY(sf_transfer) link;	/* session's list, by deadline */
+	TAILQ_ENTRY(sf_transfer) wait;	/* session's list of those waiting for
+					 * a refresh */
 	struct sf_timer retry;
 };
 
@@ -99,8 +103,9 @@ struct sf_transfer {
 void sf_transfer_submit(struct sf_engine *e, struct sf_transfer *t);
 
 /* Give up on T (its caller no longer wants the result): no more retries, and
- * done() as soon as the wire has let go of its memory. T must be one that has
- * not completed. */
+ * done(-ECANCELED) as soon as the wire has let go of its memory, perhaps before
+ * this returns. T may be completing at this moment, but must still exist: the
+ * caller keeps done() from freeing it until this has returned. */
 void sf_transfer_cancel(struct sf_engine *e, struct sf_transfer *t);
 
 /* "key: value" lines about NAME's session: transport, peers, state, first and

@@ -103,6 +103,8 @@ enum sf_transport_caps {
 	SF_TRANSPORT_PIPES = 2,		/* may deliver reads in pipes */
 };
 
+/* Backend I of the table, in order; NULL past the last. */
+const struct sf_transport_ops *sf_transport_nth(unsigned int i);
 /* Backends by name ("tcp", "null"), for options; NULL. */
 const struct sf_transport_ops *sf_transport_find(const char *name);
 /* The backend that speaks a descriptor's protocol; NULL: none. */
