@@ -278,6 +278,8 @@ int sf_option_set(const struct sf_option *table, void *opts, const char *name,
 		return sf_err_set(err, -EINVAL, "%s: %s", o->name, o->value);
 	if (o->type == SF_OPT_FLAG)
 		return set_flag(&m, value, err);
+	if (!value && o->type == SF_OPT_STRING && o->zero)
+		return 0;
 	if (!value)
 		return sf_err_set(err, -EINVAL, "%s: needs a value (%s=%s)",
 				  o->name, o->name, o->value);

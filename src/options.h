@@ -38,7 +38,8 @@ struct sf_option {
 	const char *const *choices;	/* ENUM: NULL-terminated */
 	const char *value;	/* what --help calls the value: "SECONDS" */
 	const char *help;	/* one line; NULL hides it */
-	bool zero;		/* 0 is fine too, though below min */
+	bool zero;		/* 0 is fine too, though below min; of a STRING:
+				 * the bare name is fine and means nothing */
 	const struct sf_option *table;	/* TABLE */
 };
 
@@ -62,6 +63,9 @@ int sf_option_parse_args(const struct sf_option *table, void *opts, int argc,
 /* The lines of --help for a table; PREFIX is "--" or "-o ". */
 void sf_option_help(const struct sf_option *table, const char *prefix,
 		    FILE *out);
+/* The options that --help shows, with their present values: "name=value" lines. */
+void sf_option_print(const struct sf_option *table, const void *opts,
+		     FILE *out);
 /* Free the strings. */
 void sf_option_free(const struct sf_option *table, void *opts);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The lines of --help, from the same tables that are parsed. */
+/* Tables as text: the lines of --help, and the values that are in force. */
 #include "config.h"
 #include "options.h"
 
@@ -40,5 +40,55 @@ void sf_option_help(const struct sf_option *table, const char *prefix,
 		else
 			fprintf(out, "  %s\n%*s%s\n", left, HELP_COLUMN, "",
 				o->help);
+	}
+}
+
+static void print_value(const struct sf_option *o, const void *field, FILE *out)
+{
+	const unsigned int *number = field;
+	char size[SF_SIZE_TEXT_MAX];
+
+	switch (o->type) {
+	case SF_OPT_FLAG:
+		fprintf(out, "%s", *(const bool *)field ? "yes" : "no");
+		break;
+	case SF_OPT_SIZE:
+		sf_format_size(size, *(const size_t *)field);
+		fputs(size, out);
+		break;
+	case SF_OPT_SECONDS:
+		fprintf(out, "%.7g", *number / 1000.0);
+		break;
+	case SF_OPT_OCTAL:
+		fprintf(out, "%03o", *number);
+		break;
+	case SF_OPT_ENUM:
+		fputs(o->choices[*(const int *)field], out);
+		break;
+	case SF_OPT_STRING:
+		if (*(char *const *)field)
+			fputs(*(char *const *)field, out);
+		break;
+	default:
+		fprintf(out, "%u", *number);
+		break;
+	}
+}
+
+void sf_option_print(const struct sf_option *table, const void *opts, FILE *out)
+{
+	for (const struct sf_option *o = table; o->name; o++) {
+		const char *field = (const char *)opts + o->offset;
+
+		if (o->type == SF_OPT_TABLE) {
+			sf_option_print(o->table, field, out);
+			continue;
+		}
+		/* A flag that only says no has its yes elsewhere. */
+		if (!o->help || (o->type == SF_OPT_FLAG && o->min))
+			continue;
+		fprintf(out, "%s=", o->name);
+		print_value(o, field, out);
+		fputc('\n', out);
 	}
 }
