@@ -41,7 +41,7 @@ void sf_core_options_init(struct sf_core_options *o);
  * working directory may change afterwards. -EINVAL with a sentence. */
 int sf_core_options_check(struct sf_core_options *o, struct sf_err *err);
 
-/* The name for sf_engine_config.transport; NULL is auto. */
+/* The name of the transport to use for everything; NULL is auto. */
 const char *sf_core_options_transport(const struct sf_core_options *o);
 
 /* The password, from password_file or the environment; malloc'ed, for the
