@@ -102,6 +102,14 @@ static void finish(struct sf_transfer *t, int res)
 
 /* ---- cancelling and deadlines ---- */
 
+/* End T, which the caller holds and which has been told how. */
+static void end_told(struct sf_transfer *t, int res)
+{
+	if (res && t->verdict == -ETIMEDOUT)
+		session_note_error(session_of(t), t, -ETIMEDOUT);
+	finish(t, res);
+}
+
 /*
  * Make T end with VERDICT. Called with the session's lock held, returns without
  * it. Does nothing when T is already being ended.
@@ -148,7 +156,7 @@ static void cancel_and_unlock(struct sf_session *s, struct sf_transfer *t,
 		t->result = verdict;
 	t->state = TRANSFER_HELD;
 	pthread_mutex_unlock(&s->lock);
-	finish(t, t->result);
+	end_told(t, t->result);
 }
 
 void sf_transfer_cancel(struct sf_engine *e, struct sf_transfer *t)
@@ -397,15 +405,16 @@ static void settle(struct sf_transfer *t, int res)
 		return;
 	}
 	assert(res < 0);
+	if (t->verdict) {
+		end_told(t, res);
+		return;
+	}
 	t->last_error = res;
-	if (t->verdict != -ECANCELED && t->verdict != -ESHUTDOWN)
-		session_note_error(session_of(t), t,
-				   t->verdict ? t->verdict : res);
-	if (t->verdict || !wants_refresh(res) ||
-	    atomic_load(&t->engine->stopping))
-		finish(t, res);
-	else
+	session_note_error(session_of(t), t, res);
+	if (wants_refresh(res) && !atomic_load(&t->engine->stopping))
 		wait_for_refresh(t);
+	else
+		finish(t, res);
 }
 
 static void io_done(struct sf_io *io, int res)
