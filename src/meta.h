@@ -98,6 +98,9 @@ int sf_meta_list(struct sf_meta *meta, sf_meta_list_fn *fn, void *arg,
  */
 int sf_meta_watch(struct sf_meta *meta, sf_meta_watch_fn *fn, void *arg,
 		  struct sf_err *err);
+/* End the watch: when this returns FN is not running and will not be called
+ * again. Not from FN. Without a watch: nothing. */
+void sf_meta_unwatch(struct sf_meta *meta);
 
 /*
  * Leases: a key put with one vanishes ttl_s after the last keepalive.
@@ -147,6 +150,7 @@ struct sf_meta_ops {
 		    unsigned int *skipped, struct sf_err *err);
 	int (*watch)(void *priv, sf_meta_watch_fn *fn, void *arg,
 		     struct sf_err *err);
+	void (*unwatch)(void *priv);	/* with watch: required */
 	int (*lease_grant)(void *priv, unsigned int ttl_s, int64_t *lease,
 			   struct sf_err *err);
 	int (*lease_keepalive)(void *priv, int64_t lease, struct sf_err *err);
@@ -157,5 +161,10 @@ struct sf_meta_ops {
 	int (*del)(void *priv, enum sf_meta_kind kind, const char *name,
 		   struct sf_err *err);
 };
+
+/* The gate around a store that was made elsewhere: wrappers and tests. META
+ * takes over PRIV (ops->close ends it), unless this fails. -ENOMEM. */
+int sf_meta_wrap(struct sf_meta **out, const struct sf_meta_ops *ops,
+		 void *priv, const char *describe);
 
 #endif
