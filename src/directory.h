@@ -35,7 +35,8 @@ typedef void sf_directory_lookup_fn(void *arg, int res,
 				    struct sf_segment *seg);
 
 /* The newest snapshot of NAME changed from OLD to NEW (either may be NULL:
- * appeared, vanished). Called without locks, on a worker or the watch thread,
+ * appeared, vanished), byte for byte; the first answer about a name is no
+ * change. Called without locks, on a worker or the watch thread,
  * in order for each name; must not block. */
 typedef void sf_directory_change_fn(void *arg, const char *name,
 				    struct sf_segment *old_seg,
@@ -76,8 +77,9 @@ struct sf_directory_list {
 	size_t nr;
 	char **names;
 };
-/* Ask the store (blocks: worker threads only). Stores that cannot list give the
- * names used so far. When the store is unreachable: its error. */
+/* Ask the store (blocks: worker threads only). Names with rpc_meta alone are
+ * left out. Stores that cannot list give the names used so far. When the store
+ * is unreachable: its error. */
 int sf_directory_list(struct sf_directory *dir, struct sf_directory_list **out,
 		      struct sf_err *err);
 void sf_directory_list_free(struct sf_directory_list *list);

@@ -250,6 +250,11 @@ void sf_segment_put(struct sf_segment *seg)
 	free(s);
 }
 
+bool sf_segment_is_shared(const struct sf_segment *seg)
+{
+	return atomic_load(&snapshot_of(seg)->refs) > 1;
+}
+
 /* ---- looking in one ---- */
 
 /* The first buffer that does not come before (ADDR, LENGTH) in their order. */

@@ -97,6 +97,8 @@ int sf_segment_decode(struct sf_segment **out, const char *name,
 
 struct sf_segment *sf_segment_get(struct sf_segment *seg);
 void sf_segment_put(struct sf_segment *seg);	/* NULL is fine */
+/* Does anybody hold a reference beside the caller's? */
+bool sf_segment_is_shared(const struct sf_segment *seg);
 
 /* By address; *LENGTH 0 finds the one with the plain name at ADDR. NULL. */
 const struct sf_buffer *sf_segment_find(const struct sf_segment *seg,
