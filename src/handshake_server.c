@@ -10,7 +10,6 @@
 #include "config.h"
 #include "handshake.h"
 
-#include <cjson/cJSON.h>
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -27,6 +26,7 @@
 #include "clock.h"
 #include "err.h"
 #include "handshake_frame.h"
+#include "json.h"
 #include "log.h"
 #include "net.h"
 #include "ratelimit.h"
@@ -175,10 +175,12 @@ static int read_request(struct sf_handshake_server *s, struct client *c)
 
 static bool is_json(const char *text, size_t len)
 {
-	cJSON *json = cJSON_ParseWithLength(text, len);
+	struct sf_json json;
 
-	cJSON_Delete(json);
-	return json;
+	if (sf_json_parse(&json, text, len, NULL) < 0)
+		return false;
+	sf_json_free(&json);
+	return true;
 }
 
 static int answer(struct sf_handshake_server *s, struct client *c)
