@@ -19,38 +19,6 @@
 
 #define NR_WORKERS 4
 
-static void wipe_free(char *secret)
-{
-	if (secret)
-		explicit_bzero(secret, strlen(secret));
-	free(secret);
-}
-
-static int open_meta(struct sf_context *ctx, const char *source,
-		     const struct sf_core_options *o, struct sf_err *err)
-{
-	struct sf_meta_config config = {
-		.source = source,
-		.cluster_id = o->cluster_id,
-		.user = o->user,
-		.ca_file = o->ca_file,
-		.cert_file = o->cert_file,
-		.key_file = o->key_file,
-		.use_proxy = o->use_proxy,
-		.timeout_ms = o->timeout_ms,
-		.connect_timeout_ms = o->connect_timeout_ms,
-	};
-	char *password;
-	int ret = sf_core_options_password(o, &password, err);
-
-	if (ret)
-		return ret;
-	config.password = password;
-	ret = sf_meta_open(&ctx->meta, &config, err);
-	wipe_free(password);
-	return ret;
-}
-
 static int fail(struct sf_err *err, int code, const char *what)
 {
 	return sf_err_set(err, code, "cannot start %s: %s", what,
@@ -116,7 +84,8 @@ static int build(struct sf_context *ctx,
 		.negative_ttl_ms = config->negative_ttl_ms,
 		.watch = config->watch,
 	};
-	int ret = open_meta(ctx, config->source, config->options, err);
+	int ret = sf_core_options_open_meta(config->options, config->source,
+					&ctx->meta, err);
 
 	if (ret) {
 		*status = ret == -EINVAL ? SF_EXIT_USAGE : SF_EXIT_META;

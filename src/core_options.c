@@ -16,6 +16,7 @@
 
 #include "err.h"
 #include "log.h"
+#include "meta.h"
 
 #define PASSWORD_ENV "SEGFS_ETCD_PASSWORD"
 #define CLUSTER_ENV "MC_METADATA_CLUSTER_ID"
@@ -23,6 +24,30 @@
 static const char *const transports[] = { "auto", "tcp", "null", NULL };
 
 #define FIELD(f) .offset = offsetof(struct sf_core_options, f)
+
+const struct sf_option sf_store_option_table[] = {
+	{ .name = "cluster_id", .type = SF_OPT_STRING, FIELD(cluster_id),
+	  .value = "ID",
+	  .help = "key prefix (default $" CLUSTER_ENV ")" },
+	{ .name = "ca", .type = SF_OPT_STRING, FIELD(ca_file), .value = "FILE",
+	  .help = "TLS: certificates of the authorities to trust" },
+	{ .name = "cert", .type = SF_OPT_STRING, FIELD(cert_file),
+	  .value = "FILE", .help = "TLS: our certificate" },
+	{ .name = "key", .type = SF_OPT_STRING, FIELD(key_file),
+	  .value = "FILE", .help = "TLS: our certificate's key" },
+	/* Bare "user" is mount(8)'s: users may mount this. */
+	{ .name = "user", .type = SF_OPT_STRING, FIELD(user), .value = "NAME",
+	  .zero = true, .help = "user of the metadata store" },
+	{ .name = "password_file", .type = SF_OPT_STRING, FIELD(password_file),
+	  .value = "FILE",
+	  .help = "its password, else in $" PASSWORD_ENV },
+	{ .name = "password", .type = SF_OPT_REFUSED,
+	  .value = "would be seen by everybody; use password_file=FILE or "
+		   "the environment variable " PASSWORD_ENV },
+	{ .name = "proxy", .type = SF_OPT_FLAG, FIELD(use_proxy),
+	  .help = "obey http_proxy and the like (default no)" },
+	{ 0 }
+};
 
 const struct sf_option sf_core_option_table[] = {
 	{ .name = "timeout", .type = SF_OPT_SECONDS, FIELD(timeout_ms),
@@ -44,26 +69,8 @@ const struct sf_option sf_core_option_table[] = {
 	{ .name = "splice", .type = SF_OPT_SIZE, FIELD(splice), .min = 4096,
 	  .max = 1 << 30, .zero = true, .value = "BYTES",
 	  .help = "splice reads from this size up (default 64K; 0 never)" },
-	{ .name = "cluster_id", .type = SF_OPT_STRING, FIELD(cluster_id),
-	  .value = "ID",
-	  .help = "key prefix (default $" CLUSTER_ENV ")" },
-	{ .name = "ca", .type = SF_OPT_STRING, FIELD(ca_file), .value = "FILE",
-	  .help = "TLS: certificates of the authorities to trust" },
-	{ .name = "cert", .type = SF_OPT_STRING, FIELD(cert_file),
-	  .value = "FILE", .help = "TLS: our certificate" },
-	{ .name = "key", .type = SF_OPT_STRING, FIELD(key_file),
-	  .value = "FILE", .help = "TLS: our certificate's key" },
-	/* Bare "user" is mount(8)'s: users may mount this. */
-	{ .name = "user", .type = SF_OPT_STRING, FIELD(user), .value = "NAME",
-	  .zero = true, .help = "user of the metadata store" },
-	{ .name = "password_file", .type = SF_OPT_STRING, FIELD(password_file),
-	  .value = "FILE",
-	  .help = "its password, else in $" PASSWORD_ENV },
-	{ .name = "password", .type = SF_OPT_REFUSED,
-	  .value = "would be seen by everybody; use password_file=FILE or "
-		   "the environment variable " PASSWORD_ENV },
-	{ .name = "proxy", .type = SF_OPT_FLAG, FIELD(use_proxy),
-	  .help = "obey http_proxy and the like (default no)" },
+	{ .name = "store", .type = SF_OPT_TABLE,
+	  .table = sf_store_option_table },
 	{ .name = "tcp_version", .type = SF_OPT_UINT, FIELD(tcp_version),
 	  .max = 1 },
 	{ 0 }
@@ -186,5 +193,33 @@ int sf_core_options_password(const struct sf_core_options *o, char **password,
 		free(text);
 	else
 		*password = text;
+	return ret;
+}
+
+int sf_core_options_open_meta(const struct sf_core_options *o,
+			      const char *source, struct sf_meta **out,
+			      struct sf_err *err)
+{
+	struct sf_meta_config config = {
+		.source = source,
+		.cluster_id = o->cluster_id,
+		.user = o->user,
+		.ca_file = o->ca_file,
+		.cert_file = o->cert_file,
+		.key_file = o->key_file,
+		.use_proxy = o->use_proxy,
+		.timeout_ms = o->timeout_ms,
+		.connect_timeout_ms = o->connect_timeout_ms,
+	};
+	char *password;
+	int ret = sf_core_options_password(o, &password, err);
+
+	if (ret)
+		return ret;
+	config.password = password;
+	ret = sf_meta_open(out, &config, err);
+	if (password)
+		explicit_bzero(password, strlen(password));
+	free(password);
 	return ret;
 }

@@ -12,6 +12,7 @@
 #include "options.h"
 
 struct sf_err;
+struct sf_meta;
 
 enum sf_transport_choice {
 	SF_TRANSPORT_AUTO,	/* by the descriptor's protocol */
@@ -32,8 +33,10 @@ struct sf_core_options {
 	unsigned int tcp_version;
 };
 
-/* For an SF_OPT_TABLE row. */
+/* For an SF_OPT_TABLE row. The store's part alone is for programs that have no
+ * transfers; its struct is the same. */
 extern const struct sf_option sf_core_option_table[];
+extern const struct sf_option sf_store_option_table[];
 
 void sf_core_options_init(struct sf_core_options *o);
 
@@ -49,5 +52,11 @@ const char *sf_core_options_transport(const struct sf_core_options *o);
  * the errors of open(2). */
 int sf_core_options_password(const struct sf_core_options *o, char **password,
 			     struct sf_err *err);
+
+/* Open the metadata store SOURCE; the errors of sf_meta_open() and of
+ * sf_core_options_password(). */
+int sf_core_options_open_meta(const struct sf_core_options *o,
+			      const char *source, struct sf_meta **out,
+			      struct sf_err *err);
 
 #endif
