@@ -25,6 +25,10 @@
 #include "err.h"
 #include "log.h"
 
+/* timeout(1), and a terminal's Ctrl-C passed on by a parent, send their signal
+ * twice: that is one wish. */
+#define SAME_SIGNAL_MS 500
+
 struct sf_background {
 	int fd;			/* the pipe's end to the parent */
 };
@@ -178,12 +182,16 @@ static void *signal_thread(void *arg)
 		.tv_sec = s->limit_ms / 1000,
 		.tv_nsec = s->limit_ms % 1000 * 1000000,
 	};
+	uint64_t began;
 	int sig;
 
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
 	sig = wait_for_signal(s, NULL);
 	first_signal(s, sig);
-	sig = wait_for_signal(s, &limit);
+	began = sf_now_ms();
+	do
+		sig = wait_for_signal(s, &limit);
+	while (sig >= 0 && sf_now_ms() - began < SAME_SIGNAL_MS);
 	sf_log(LOG_ERR, SF_LOG_CORE, "%s: leaving at once",
 	       sig < 0 ? "could not stop in time" : "second signal");
 	_exit(SF_EXIT_FAILURE);

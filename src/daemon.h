@@ -28,8 +28,8 @@ void sf_background_fail(struct sf_background *bg, int status,
 
 /*
  * Signals, on a thread of their own: the first SIGTERM, SIGINT or SIGHUP calls
- * STOP(ARG), which should end the program's main work; a second one, or
- * LIMIT_MS without sf_signals_free(), ends the process. Until
+ * STOP(ARG), which should end the program's main work; a second one (half a second
+ * later at least), or LIMIT_MS without sf_signals_free(), ends the process. Until
  * sf_signals_set_stop() a signal ends the process at once. Start before all other
  * threads: these signals are blocked in every thread. -ENOMEM, -EAGAIN.
  */
