@@ -38,14 +38,16 @@ struct sf_export_buffer {
 	const char *path;	/* FILE, SHM */
 	uint64_t size;		/* bytes; 0 with FILE, SHM: all of it */
 	uint64_t offset;	/* FILE, SHM; a multiple of the page size */
-	const char *location;	/* published; "cpu:N" also binds ANON */
+	const char *location;	/* published; "cpu:N" also binds ANON; NULL:
+				 * "cpu:N" of the only node, else "*" */
 	bool huge;		/* huge pages; an error if there are none */
 	bool read_only;
 	enum sf_export_fill fill;
 	uint64_t fill_seed;
 };
 
-/* "size=1G,location=cpu:0,huge,ro,file=PATH,shm=NAME,offset=N,fill=..." */
+/* "size=1G,location=cpu:0,huge,ro,file=PATH,shm=NAME,offset=N,fill=...", where
+ * fill is none, offset, random[:SEED] or byte:VALUE. -EINVAL, -ENOMEM. */
 int sf_export_buffer_parse(const char *text, struct sf_export_buffer *out,
 			   struct sf_err *err);
 void sf_export_buffer_fini(struct sf_export_buffer *b);
@@ -58,6 +60,7 @@ struct sf_export_config {
 	uint16_t rpc_port;	/* 0: pick */
 	uint16_t data_port;	/* 0: pick */
 	unsigned int lease_s;	/* 0: none */
+	bool force;		/* take the name even from a live owner */
 	unsigned int threads;	/* of the data server; 0: one per CPU */
 	const struct sf_export_buffer *buffers;
 	size_t nr_buffers;
