@@ -240,7 +240,8 @@ buffer() {
 start_fake() {
 	local name=$1
 	shift
-	spawn "$name" python3 "$LIB/fake_peer.py" "$@"
+	spawn "$name" python3 "$LIB/fake_peer.py" \
+		--mode-file "$(where)/$name.mode" "$@"
 	wait_for 10 grep -q '^port ' "$(out_of "$name")"
 	PORT=$(awk '/^port / { print $2 }' "$(out_of "$name")")
 }
@@ -303,7 +304,7 @@ unmount() {
 	[ "$STATUS" = 0 ]
 }
 
-# status NAME: what the mount says of a segment.
+# status_of NAME: what the mount says of a segment.
 status_of() {
 	soon cat "$MNT/$1/.segfs/status"
 }

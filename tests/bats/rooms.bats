@@ -1,0 +1,130 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# The walls of the house: which folder may include what, and what stays out of the
+# source altogether. No mount and no store are needed.
+
+load helper
+
+setup_file() { :; }
+teardown_file() { :; }
+setup() { cd "$SEGFS_SRC"; }
+teardown() { :; }
+
+# included PATTERN FILE...: lines that include such a header.
+included() {
+	local pattern=$1
+	shift
+	grep -nE "^[[:space:]]*#[[:space:]]*include[[:space:]]*[<\"]($pattern)" \
+		"$@" /dev/null
+}
+
+sources() {
+	find "$@" -name '*.[ch]'
+}
+
+@test "fs/ knows no curl, no cJSON, no verbs" {
+	run -1 included 'curl/|cjson/|cJSON|infiniband/|rdma/' $(sources fs)
+}
+
+@test "the core knows no FUSE" {
+	run -1 included 'fuse' $(sources src)
+}
+
+@test "only the main program looks into fs/, and only at fs.h" {
+	run included 'fs/' $(sources src)
+	while read -r line; do
+		[ -z "$line" ] || [[ $line == src/segfs.c:*'"fs/fs.h"' ]]
+	done <<<"$output"
+}
+
+@test "the core knows no verbs" {
+	run -1 included 'infiniband/|rdma/' $(sources src)
+}
+
+@test "rdma/ knows no FUSE, no curl, no cJSON" {
+	[ -d rdma ] || mkdir -p "$BATS_TEST_TMPDIR/rdma"
+	local d=rdma
+	[ -d rdma ] || d=$BATS_TEST_TMPDIR/rdma
+	run -1 included 'fuse|fs/|curl/|cjson/|cJSON' $(sources "$d")
+}
+
+@test "libcurl is known in one place" {
+	run included 'curl/' $(sources src)
+	while read -r line; do
+		[[ -z $line || $line == src/meta/curl.[ch]:* ]]
+	done <<<"$output"
+}
+
+@test "cJSON is known by the decoders only" {
+	run included 'cjson/|cJSON' $(sources src)
+	while read -r line; do
+		[[ -z $line || $line == *json*.[ch]:* ||
+			$line == *segment*.[ch]:* || $line == *etcd*.[ch]:* ||
+			$line == *handshake*.[ch]:* ||
+			$line == *topology*.[ch]:* ]]
+	done <<<"$output"
+}
+
+@test "each source file says its licence in one line, and no more" {
+	local f
+	for f in $(sources src fs tests); do
+		[ "$(head -n1 "$f")" = "/* SPDX-License-Identifier: MIT */" ]
+	done
+	run -1 grep -rniE 'copyright|all rights reserved|permission is hereby' \
+		src fs tests --include='*.[ch]' --include='*.py'
+}
+
+@test "each source file opens with what it is" {
+	local f
+	for f in $(sources src fs); do
+		[[ $(sed -n 2p "$f") == "/*"* ]] || {
+			echo "$f"
+			false
+		}
+	done
+}
+
+@test "a .c file includes config.h first, then its own header" {
+	local f first
+	for f in $(find src fs -name '*.c'); do
+		first=$(grep -m1 '^#include' "$f")
+		[ "$first" = '#include "config.h"' ] || {
+			echo "$f: $first"
+			false
+		}
+	done
+}
+
+@test "the core neither exits nor aborts" {
+	run -1 grep -nE '\b(exit|_exit|abort)\(' $(sources src fs |
+		grep -vE '^src/(segfs|segfs-export|segctl|daemon)[^/]*\.c$')
+}
+
+@test "struct typedefs do not exist" {
+	run -1 grep -nE '^typedef (struct|union|enum)\b' $(sources src fs)
+}
+
+@test "lines fit 80 columns" {
+	run -1 bash -c "expand \$(find src fs tests/unit -name '*.[ch]') |
+		grep -nE '^.{81}'"
+}
+
+@test "nothing in the tree knows the machine it was written on" {
+	run -1 grep -rnIE '/(tmp/wt|work/shared|root/)' src fs man contrib \
+		README.md HACKING.md configure.ac --include='*'
+}
+
+@test "every option of --help is in the manual page, and the reverse" {
+	local p o
+	for p in segfs segfs-export segctl; do
+		[ -e "man/$p.1" ] || [ -e "man/$p.8" ] ||
+			skip "no manual page of $p"
+		for o in $("$p" --help | grep -oE '^ +(-o [a-z_]+|--[a-z-]+)' |
+			sed 's/^ *//; s/-o //'); do
+			sed 's/\\//g' man/$p.[18] | grep -qF -- "$o" || {
+				echo "$p: $o is not in its page"
+				false
+			}
+		done
+	done
+}
