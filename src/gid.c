@@ -46,8 +46,9 @@ int sf_gid_parse(const char *text, uint8_t gid[SF_GID_BYTES])
 void sf_gid_format(char out[SF_GID_TEXT_MAX], const uint8_t gid[SF_GID_BYTES])
 {
 	for (int i = 0; i < SF_GID_BYTES; i++)
-		snprintf(out + 3 * i, 4, "%02x:", gid[i]);
-	out[SF_GID_TEXT_MAX - 1] = '\0';
+		snprintf(out + 3 * i, 3, "%02x", gid[i]);
+	for (int i = 1; i < SF_GID_BYTES; i++)
+		out[3 * i - 1] = ':';
 }
 
 bool sf_gid_is_zero(const uint8_t gid[SF_GID_BYTES])
