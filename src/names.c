@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CUT_PREFIX_MAX 238	/* of a cut name, then '%', '~' and the hash */
+#define CUT_PREFIX_MAX 238	/* of a cut name; then "%~" and the hash */
 #define HASH_DIGITS 15
 
 static bool is_special(const char *name)

@@ -21,7 +21,8 @@
 #include "topology.h"
 
 struct snapshot {
-	struct sf_segment seg;	/* first: get and put find the rest from it */
+	/* First: snapshot_of() finds the rest from it. */
+	struct sf_segment seg;
 	atomic_uint refs;
 	struct sf_topology topology;
 	const uint64_t *max_end;	/* of buffers[0..i], the highest end */

@@ -45,8 +45,8 @@ static const char *stripe_list(const char *text)
 	return p > page && *p == ':' ? p + 1 : NULL;
 }
 
-/* How many nodes LIST has, empty items left out, and the one at WANTED. 0: none,
- * or an item is not a number. */
+/* How many nodes LIST has, empty items left out, and the one at WANTED. 0:
+ * none, or an item is not a number. */
 static uint32_t stripe_nodes(const char *list, uint64_t wanted, uint32_t *node)
 {
 	uint32_t n = 0, number;

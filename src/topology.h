@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Locations ("cpu:0", "cuda:1", "*", "segments:4096:0,1": protocol section 3) and
- * the priority matrix (section 4): which devices serve a location best.
+ * Locations ("cpu:0", "cuda:1", "*", "segments:4096:0,1": protocol section 3)
+ * and the priority matrix (section 4): which devices serve a location best.
  * Immutable after parsing.
  */
 #ifndef SF_TOPOLOGY_H

@@ -10,9 +10,9 @@ struct sf_draft;
 #define SF_TOPOLOGY_NAMES_MAX 1024	/* in a row, both lists together */
 
 /*
- * ITEM may be NULL (missing). Mooncake gives a whole matrix up over one row that
- * is not two lists; here the other rows stay. A bad matrix is a problem line
- * and never more: it costs affinity, not access.
+ * ITEM may be NULL (missing). Mooncake gives a whole matrix up over one row
+ * that is not two lists; here the other rows stay. A bad matrix is a problem
+ * line and never more: it costs affinity, not access.
  */
 void sf_topology_json_decode(struct sf_draft *d, const struct cJSON *item);
 
