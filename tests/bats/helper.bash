@@ -273,22 +273,18 @@ via() {
 
 # mount_segfs [OPTS [ARGS...]]: at $MNT, child "segfs".
 mount_segfs() {
-	local opts=${1:-}
+	local opts=${1:-} i
 	[ $# -gt 0 ] && shift
 	mkdir -p "$MNT"
 	spawn segfs segfs -f ${opts:+-o "$opts"} "$@" "$ETCD" "$MNT"
-	if ! wait_for 20 is_mounted; then
-		cat "$(log_of segfs)" >&2
-		return 1
-	fi
-}
-
-is_mounted() {
-	timeout 2 test -e "$MNT/.segfs/version" || {
-		# Do not wait for a program that has given up.
-		is_running "$(pid_of segfs)" || sleep 0.5
-		return 1
-	}
+	for ((i = 0; i < 400; i++)); do
+		timeout 2 test -e "$MNT/.segfs/version" && return
+		is_running "$(pid_of segfs)" || break
+		sleep 0.05
+	done
+	echo "no mount:" >&2
+	cat "$(log_of segfs)" >&2
+	return 1
 }
 
 mount_count() {
