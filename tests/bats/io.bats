@@ -82,7 +82,7 @@ setup() {
 	soon cmp -n 3000001 "$src" "$F"
 	# And what was behind stays.
 	soon cmp -i 3000001 "$F" <(pattern $SIZE)
-	soon segctl --metadata "$ETCD" get one "$(address one)" whole
+	soon segctl --metadata "$ETCD" get one "$(address one)" -o whole
 	cmp -n 3000001 "$src" whole
 	[ "$(stat -c %s whole)" = $SIZE ]
 }
@@ -175,7 +175,7 @@ setup() {
 	exec 7<"$F"
 	[ "$(head -c 5 <&7 | xxd -p)" = 0000000000 ]
 	printf fresh >new
-	soon segctl --metadata "$ETCD" put one "$a" new
+	soon segctl --metadata "$ETCD" put one "$a" -i new
 	run -0 soon python3 -c 'import os; print(os.pread(7, 5, 0).decode())'
 	[ "$output" = fresh ]
 	[ "$(soon head -c 5 "$F")" = fresh ]

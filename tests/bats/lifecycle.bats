@@ -202,16 +202,16 @@ daemon_pid() {
 	[[ $output == *one* ]]
 	run -0 "${ctl[@]}" ls one
 	[[ $output == *"$a"* ]]
-	"${ctl[@]}" get one "$a" out
+	"${ctl[@]}" get one "$a" -o out
 	cmp out <(pattern 1000003)
 	scratch src 777 >/dev/null
-	"${ctl[@]}" put one "$a" src
-	"${ctl[@]}" get one "$a" out
+	"${ctl[@]}" put one "$a" -i src
+	"${ctl[@]}" get one "$a" -o out
 	cmp -n 777 out src
 	cmp -i 777 out <(pattern 1000003)
 	run -0 "${ctl[@]}" probe one
-	run ! "${ctl[@]}" get nosuch "$a" out2
+	run ! "${ctl[@]}" get nosuch "$a" -o out2
 	[ ! -s out2 ]
-	run ! "${ctl[@]}" get one 0x10000 out2
+	run ! "${ctl[@]}" get one 0x10000 -o out2
 	run ! "${ctl[@]}" nosuch
 }

@@ -166,10 +166,10 @@ mount_mooncake() {
 @test "segctl gets and puts without a mount" {
 	start_mooncake mc --buffer 300001
 	ask mc fill 0 9
-	soon segctl --metadata "$ETCD" get mc "$(address mc)" out
+	soon segctl --metadata "$ETCD" get mc "$(address mc)" -o out
 	[ "$(sha <out)" = "$(ask mc sha 0)" ]
 	scratch src 300001 >/dev/null
-	soon segctl --metadata "$ETCD" put mc "$(address mc)" src
+	soon segctl --metadata "$ETCD" put mc "$(address mc)" -i src
 	[ "$(sha <src)" = "$(ask mc sha 0)" ]
 	soon segctl --metadata "$ETCD" probe mc
 }
@@ -219,7 +219,7 @@ mount_mooncake() {
 	[ "$(ask mc sha 0)" = "$(pattern 268435456 | sha)" ]
 	ask mc fill 0 12
 	ask mc write exp "$(address exp)" 0 0 268435456
-	SOON=60 soon segctl --metadata "$ETCD" get exp "$(address exp)" copy
+	SOON=60 soon segctl --metadata "$ETCD" get exp "$(address exp)" -o copy
 	[ "$(sha <copy)" = "$(ask mc sha 0)" ]
 }
 
