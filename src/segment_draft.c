@@ -12,6 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "transport.h"
+
 int sf_draft_init(struct sf_draft *d, const char *name)
 {
 	*d = (struct sf_draft){ .tcp_version = 1 };
@@ -144,17 +146,15 @@ static int compare(const void *pa, const void *pb)
 	return a->index < b->index ? -1 : a->index > b->index;
 }
 
-/* Of two ways to the same range, the higher. */
+/* Of two ways to the same range, the higher is kept: one that can be moved in
+ * this build, and of those RDMA, as Mooncake prefers it. */
 static int rank(const struct sf_draft_buffer *b)
 {
-	switch (b->proto) {
-	case SF_PROTOCOL_TCP:
-		return 2;
-	case SF_PROTOCOL_RDMA:
-		return 1;
-	default:
-		return 0;
-	}
+	int movable = sf_transport_for(b->proto) ? 3 : 0;
+
+	if (b->proto == SF_PROTOCOL_RDMA)
+		return movable + (b->nr_keys ? 2 : 0);
+	return movable + (b->proto == SF_PROTOCOL_TCP ? 1 : 0);
 }
 
 static void note_twin(struct sf_draft *d, const struct sf_draft_buffer *kept,

@@ -81,8 +81,8 @@ void sf_draft_fail(struct sf_draft *d, int error, const char *fmt, ...)
 
 /*
  * When all is decoded: sort the buffers as struct sf_segment wants them, keep
- * one of those with the same range, name those that share an address, and close
- * the problems with a NUL.
+ * one of those with the same range (the best to move it by), name those that
+ * share an address, and close the problems with a NUL.
  */
 void sf_draft_finish(struct sf_draft *d);
 

@@ -9,6 +9,7 @@
 
 #include "names.h"
 #include "topology.h"
+#include "transport.h"
 
 static void references_keep_the_bytes(void **state)
 {
@@ -130,6 +131,27 @@ static void the_same_range_stays_where_it_can_be_moved(void **state)
 		assert_has(seg->problems, "(hip): the same range as buffer");
 		sf_segment_put(seg);
 	}
+}
+
+static void of_rdma_and_tcp_stays_what_this_build_has(void **state)
+{
+	enum sf_protocol want = sf_transport_for(SF_PROTOCOL_RDMA) ?
+					SF_PROTOCOL_RDMA : SF_PROTOCOL_TCP;
+#define PAIR(keys)                                                            \
+	"{\"name\":\"n\",\"protocol\":[\"tcp\",\"rdma\"],\"devices\":["      \
+	DEVICE("a", GID_A) "],\"buffers\":[{\"protocol\":\"rdma\",\"addr\":"   \
+	"4096,\"length\":8" keys "},{\"addr\":4096,\"length\":8}]}"
+	struct sf_segment *seg;
+
+	seg = decode(PAIR(",\"rkey\":[1],\"lkey\":[1]"));
+	assert_int_equal(seg->nr_buffers, 1);
+	assert_int_equal(seg->buffers[0].proto, want);
+	sf_segment_put(seg);
+
+	seg = decode(PAIR(""));		/* no key: only TCP can reach it */
+	assert_int_equal(seg->nr_buffers, 1);
+	assert_int_equal(seg->buffers[0].proto, SF_PROTOCOL_TCP);
+	sf_segment_put(seg);
 }
 
 static void the_lowest_index_covers(void **state)
@@ -434,6 +456,7 @@ int main(void)
 		cmocka_unit_test(the_longest_at_an_address_has_the_plain_name),
 		cmocka_unit_test(one_of_the_same_range_stays),
 		cmocka_unit_test(the_same_range_stays_where_it_can_be_moved),
+		cmocka_unit_test(of_rdma_and_tcp_stays_what_this_build_has),
 		cmocka_unit_test(the_lowest_index_covers),
 		cmocka_unit_test(owners_are_compared_by_their_endpoints),
 		cmocka_unit_test(registrations_are_compared_by_range_and_keys),
