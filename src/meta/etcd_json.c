@@ -167,6 +167,7 @@ int sf_etcd_bytes(struct sf_blob **out, const struct cJSON *object,
 	return sf_etcd_unbase64(out, item->valuestring);
 }
 
+/* WHOLE: nothing comes after it; else a number in JSON, but no fraction. */
 static int parse_int(int64_t *out, const char *text, bool whole)
 {
 	long long value;
@@ -174,7 +175,7 @@ static int parse_int(int64_t *out, const char *text, bool whole)
 
 	errno = 0;
 	value = strtoll(text, &end, 10);
-	if (errno || end == text || (whole && *end))
+	if (errno || end == text || (*end && (whole || strchr(".eE", *end))))
 		return -EBADMSG;
 	*out = value;
 	return 0;
