@@ -326,6 +326,7 @@ static void reset(struct sf_tcp_lane *lane)
 	lane->nr_taken = 0;
 	lane->answered = 0;
 	lane->load = 0;
+	lane->nr_suspects = 0;
 	lane->unsent = NULL;
 	lane->addr_tries = 0;
 	lane->connect_deadline_ms =

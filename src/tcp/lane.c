@@ -4,6 +4,11 @@
  * open until it is buried. Requests behind the one a connection died of go to
  * another lane by themselves, a bounded number of times: READ and WRITE may be
  * repeated.
+ *
+ * Which one it died of is not always known: a server that refuses a request
+ * and closes with others unread resets the connection, which may cost the
+ * refusal and the answers before it. So what was on it is repeated one at a
+ * time, where only the culprit can fail.
  */
 #include "config.h"
 #include "tcp/peer.h"
@@ -70,6 +75,7 @@ void sf_tcp_lane_append(struct sf_tcp_lane *lane, struct sf_tcp_part *part)
 	if (!lane->unsent)
 		lane->unsent = part;
 	lane->load += load_of(part);
+	lane->nr_suspects += part->redrives > 0;
 	lane->lone |= part->lone;
 	lane->nr_taken++;
 	lane->peer->kick |= UINT64_C(1) << lane->index;
@@ -81,6 +87,7 @@ void sf_tcp_lane_remove(struct sf_tcp_lane *lane, struct sf_tcp_part *part)
 		lane->unsent = TAILQ_NEXT(part, link);
 	TAILQ_REMOVE(&lane->parts, part, link);
 	lane->load -= load_of(part);
+	lane->nr_suspects -= part->redrives > 0;
 }
 
 bool sf_tcp_part_is_untouched(const struct sf_tcp_part *part)

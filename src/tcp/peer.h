@@ -123,6 +123,8 @@ struct sf_tcp_lane {
 	bool lone;		/* its one request must stay the only one */
 	unsigned int nr_taken;	/* parts ever put on this connection */
 	unsigned int answered;	/* requests answered on this connection */
+	unsigned int nr_suspects;	/* parts on it that were on a lane that
+					 * broke: each travels alone */
 	uint64_t load;		/* of the parts on it, see place.c */
 	struct sf_tcp_parts parts;
 	struct sf_tcp_part *unsent;	/* first one not handed to a sendmsg()

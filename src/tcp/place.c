@@ -33,6 +33,8 @@ static bool takes(const struct sf_tcp_lane *lane,
 	if (lane->state != SF_TCP_LANE_OPEN || lane->dying || lane->mute ||
 	    lane->lone)
 		return false;
+	if (lane->nr_suspects || (part->redrives && lane->load))
+		return false;
 	if (p->v2)
 		return true;
 	if (p->one_shot || part->lone)

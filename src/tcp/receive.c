@@ -288,7 +288,11 @@ static int proof_by_fin(struct sf_tcp_lane *lane, struct sf_tcp_part *part)
 static int broke_in_body(struct sf_tcp_peer *p, const struct sf_tcp_part *part)
 {
 	const char *location = part->job->io->buffer->location;
+	const struct sf_tcp_part *next = TAILQ_NEXT(part, link);
 
+	/* It may have been the fault of one behind it. */
+	if (next && !sf_tcp_part_is_untouched(next))
+		return 0;
 	if (part->status_len &&
 	    sf_location_parse(location).kind == SF_LOCATION_ACCEL) {
 		sf_tcp_peer_note(p, "peer closed after OK; buffer is in %s",
