@@ -92,6 +92,7 @@ int sf_directory_new(struct sf_directory **out,
 	dir->negative_ttl_ms = config->negative_ttl_ms;
 	pthread_mutex_init(&dir->lock, NULL);
 	pthread_cond_init(&dir->idle, NULL);
+	pthread_cond_init(&dir->told, NULL);
 	TAILQ_INIT(&dir->refresh);
 	dir->swept_ms = sf_directory_now();
 	dir->watching = config->watch &&
@@ -120,6 +121,7 @@ void sf_directory_free(struct sf_directory *dir)
 	sf_directory_clear(dir);
 	pthread_mutex_unlock(&dir->lock);
 	pthread_cond_destroy(&dir->idle);
+	pthread_cond_destroy(&dir->told);
 	pthread_mutex_destroy(&dir->lock);
 	free(dir);
 }
@@ -130,6 +132,8 @@ void sf_directory_subscribe(struct sf_directory *dir,
 	pthread_mutex_lock(&dir->lock);
 	dir->change_fn = fn;
 	dir->change_arg = arg;
+	while (!fn && dir->nr_telling)
+		pthread_cond_wait(&dir->told, &dir->lock);
 	pthread_mutex_unlock(&dir->lock);
 }
 
@@ -283,6 +287,8 @@ void sf_directory_info(struct sf_directory *dir,
 	snprintf(info->text, sizeof(info->text), "%s", text);
 	info->pulls = dir->nr_pulls;
 	info->known = dir->nr_known;
+	info->nr_buffers = dir->nr_buffers;
+	info->nr_bytes = dir->nr_bytes;
 	pthread_mutex_unlock(&dir->lock);
 }
 

@@ -48,7 +48,8 @@ int sf_directory_new(struct sf_directory **out,
 /* Call when no lookup is outstanding. NULL is fine. */
 void sf_directory_free(struct sf_directory *dir);
 
-/* One subscriber; set before the first lookup. */
+/* One subscriber; set before the first lookup. FN NULL ends it: when this
+ * returns no call is under way (not from within one). */
 void sf_directory_subscribe(struct sf_directory *dir,
 			    sf_directory_change_fn *fn, void *arg);
 
@@ -91,6 +92,8 @@ struct sf_directory_info {
 				 * error; "" */
 	uint64_t pulls;		/* documents asked for since the start */
 	size_t known;		/* names with a snapshot */
+	uint64_t nr_buffers;	/* in those snapshots together */
+	uint64_t nr_bytes;	/* and their lengths */
 };
 void sf_directory_info(struct sf_directory *dir,
 		       struct sf_directory_info *info);

@@ -93,10 +93,13 @@ struct sf_directory {
 	struct bucket buckets[SF_DIRECTORY_NR_BUCKETS];
 	size_t nr_entries;
 	size_t nr_known;	/* entries with a snapshot */
+	uint64_t nr_buffers, nr_bytes;	/* in those; may wrap */
 	uint64_t swept_ms;
 
 	bool stopping;
 	unsigned int nr_active;	/* pulls that are not IDLE */
+	unsigned int nr_telling;	/* calls of change_fn under way */
+	pthread_cond_t told;	/* nr_telling became 0 */
 	unsigned int nr_refreshing;
 	struct refresh refresh;	/* entries to pull though nobody waits */
 
@@ -116,6 +119,8 @@ struct sf_directory {
 uint64_t sf_directory_now(void);	/* ms, never 0 */
 struct entry *sf_directory_find(struct sf_directory *dir, const char *name);
 struct entry *sf_directory_add(struct sf_directory *dir, const char *name);
+/* E's snapshot is SEG (may be NULL) from now on; the caller keeps the old one. */
+void sf_directory_put_segment(struct entry *e, struct sf_segment *seg);
 /* Now and then drop what nobody asked for in a long time. */
 void sf_directory_sweep(struct sf_directory *dir);
 void sf_directory_clear(struct sf_directory *dir);

@@ -172,9 +172,7 @@ static bool store_locked(struct entry *e, const struct answer *answer,
 		return false;
 	if (answer->seg || (answer->res && e->seg)) {
 		*old = e->seg;
-		e->seg = answer->seg;
-		dir->nr_known += !*old;
-		dir->nr_known -= !e->seg;
+		sf_directory_put_segment(e, answer->seg);
 		atomic_fetch_add(&dir->generation, 1);
 		change = was_known;
 	}
@@ -183,6 +181,28 @@ static bool store_locked(struct entry *e, const struct answer *answer,
 	e->epoch = e->sent_epoch;
 	e->stale = e->nr_changes != e->sent_changes;
 	return change;
+}
+
+/* Whoever unsubscribes waits for the end of this. */
+static void tell(struct entry *e, struct sf_segment *old,
+		 struct sf_segment *seg)
+{
+	struct sf_directory *dir = e->dir;
+	sf_directory_change_fn *fn;
+	void *arg;
+
+	pthread_mutex_lock(&dir->lock);
+	fn = dir->change_fn;
+	arg = dir->change_arg;
+	dir->nr_telling += fn != NULL;
+	pthread_mutex_unlock(&dir->lock);
+	if (!fn)
+		return;
+	fn(arg, e->name, old, seg);
+	pthread_mutex_lock(&dir->lock);
+	if (!--dir->nr_telling)
+		pthread_cond_broadcast(&dir->told);
+	pthread_mutex_unlock(&dir->lock);
 }
 
 static void answer_one(const struct waiter *w, int res,
@@ -279,8 +299,8 @@ static void run_pull(void *arg)
 	STAILQ_CONCAT(&waiters, &e->now);
 	pthread_mutex_unlock(&dir->lock);
 
-	if (change && dir->change_fn)
-		dir->change_fn(dir->change_arg, e->name, old, seg);
+	if (change)
+		tell(e, old, seg);
 	answer_all(&waiters, answer.res, seg);
 	sf_segment_put(old);
 	sf_segment_put(seg);

@@ -61,17 +61,34 @@ struct entry *sf_directory_add(struct sf_directory *dir, const char *name)
 	return e;
 }
 
+static void count(struct sf_directory *dir, const struct sf_segment *seg,
+		  uint64_t times)
+{
+	if (!seg)
+		return;
+	dir->nr_known += times;
+	dir->nr_buffers += times * seg->nr_buffers;
+	dir->nr_bytes += times * seg->total_bytes;
+}
+
+void sf_directory_put_segment(struct entry *e, struct sf_segment *seg)
+{
+	count(e->dir, e->seg, -1ull);
+	count(e->dir, seg, 1);
+	e->seg = seg;
+}
+
 static void drop(struct entry *e)
 {
 	struct sf_directory *dir = e->dir;
+	struct sf_segment *seg = e->seg;
 
 	LIST_REMOVE(e, hash_link);
 	if (e->in_refresh)
 		TAILQ_REMOVE(&dir->refresh, e, refresh_link);
 	dir->nr_entries--;
-	if (e->seg)
-		dir->nr_known--;
-	sf_segment_put(e->seg);
+	sf_directory_put_segment(e, NULL);
+	sf_segment_put(seg);
 	free(e);
 }
 
