@@ -55,9 +55,8 @@ static void print_status(struct sf_fs *fs, FILE *out)
 		fprintf(out, "store: %s\n", info.text);
 	fprintf(out, "known segments: %zu\n", info.known);
 	fprintf(out, "known buffers: %" PRIu64 "\n",
-		atomic_load(&fs->nr_buffers));
-	fprintf(out, "known bytes: %" PRIu64 "\n",
-		atomic_load(&fs->total_bytes));
+		info.nr_buffers);
+	fprintf(out, "known bytes: %" PRIu64 "\n", info.nr_bytes);
 	fprintf(out, "descriptor pulls: %" PRIu64 "\n", info.pulls);
 	fprintf(out, "inodes: %zu\n", sf_nodes_count(fs->nodes));
 	fprintf(out, "buffer pool: %u of %u free, %u beyond it\n", pool.free,
@@ -106,9 +105,9 @@ static void print_stats(struct sf_fs *fs, FILE *out)
 	metric(out, "known_segments", "gauge", "Segments with a snapshot.",
 	       info.known);
 	metric(out, "known_buffers", "gauge", "Buffers of known segments.",
-	       atomic_load(&fs->nr_buffers));
+	       info.nr_buffers);
 	metric(out, "known_bytes", "gauge", "Bytes of known buffers.",
-	       atomic_load(&fs->total_bytes));
+	       info.nr_bytes);
 	metric(out, "watched", "gauge",
 	       "1 while the store tells about changes.", info.watched);
 	metric(out, "inodes", "gauge", "Inodes the kernel knows.",

@@ -64,9 +64,6 @@ struct sf_fs {
 	uint32_t init_flags2;	/* what the kernel offers */
 
 	int64_t start_ns;	/* time of day of the mount */
-	/* sums over all known segments, for statfs */
-	_Atomic uint64_t total_bytes;
-	_Atomic uint64_t nr_buffers;
 };
 
 static inline struct sf_fs *sf_fs_of(fuse_req_t req)

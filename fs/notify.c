@@ -5,8 +5,7 @@
  * often it changes, and told from a thread of our own: a notification may wait
  * in the kernel for a lock that a request holds, so no thread that serves
  * requests may send one. Segments that the kernel does not know cost nothing.
- *
- * Also keeps the sums for statfs. What is told is in notify_tell.c.
+ * What is told is in notify_tell.c.
  */
 #include "config.h"
 #include "fs/internal.h"
@@ -127,23 +126,6 @@ static void enqueue(struct sf_notify *nt, const char *name,
 	pthread_mutex_unlock(&nt->lock);
 }
 
-static void add_up(struct sf_fs *fs, struct sf_segment *old_seg,
-		   struct sf_segment *new_seg)
-{
-	uint64_t bytes = 0, buffers = 0;
-
-	if (new_seg) {
-		bytes += new_seg->total_bytes;
-		buffers += new_seg->nr_buffers;
-	}
-	if (old_seg) {
-		bytes -= old_seg->total_bytes;
-		buffers -= old_seg->nr_buffers;
-	}
-	atomic_fetch_add(&fs->total_bytes, bytes);
-	atomic_fetch_add(&fs->nr_buffers, buffers);
-}
-
 /* The directory's: on a worker or its watch thread. */
 static void changed(void *arg, const char *name, struct sf_segment *old_seg,
 		    struct sf_segment *new_seg)
@@ -151,7 +133,6 @@ static void changed(void *arg, const char *name, struct sf_segment *old_seg,
 	struct sf_notify *nt = arg;
 	struct sf_node *dir;
 
-	add_up(nt->fs, old_seg, new_seg);
 	dir = sf_notify_segment(nt->fs, name);
 	if (!dir)
 		return;

@@ -22,15 +22,16 @@
 void sf_op_statfs(fuse_req_t req, fuse_ino_t ino)
 {
 	struct sf_fs *fs = sf_fs_of(req);
-	uint64_t bytes = atomic_load(&fs->total_bytes);
+	struct sf_directory_info info = { 0 };
 	struct statvfs st = {
 		.f_bsize = BLOCK,
 		.f_frsize = BLOCK,
-		.f_blocks = bytes / BLOCK + (bytes % BLOCK != 0),
-		.f_files = atomic_load(&fs->nr_buffers),
 		.f_namemax = SF_NAME_MAX,
 	};
 
+	sf_directory_info(fs->config.directory, &info);
+	st.f_blocks = info.nr_bytes / BLOCK + (info.nr_bytes % BLOCK != 0);
+	st.f_files = info.nr_buffers;
 	fuse_reply_statfs(req, &st);
 }
 
