@@ -335,32 +335,38 @@ static bool wants_value(const struct sf_option *table, void *opts,
 	       m.opt->type != SF_OPT_IGNORED && m.opt->type != SF_OPT_REFUSED;
 }
 
+int sf_option_parse_arg(const struct sf_option *table, void *opts, int argc,
+			char **argv, int *next, struct sf_err *err)
+{
+	char *name = strdup(argv[*next] + 2), *value;
+	int ret;
+
+	if (!name)
+		return sf_err_set(err, -ENOMEM, "out of memory");
+	++*next;
+	value = strchr(name, '=');
+	if (value)
+		*value++ = '\0';
+	else if (*next < argc && wants_value(table, opts, name))
+		value = argv[(*next)++];
+	ret = sf_option_set(table, opts, name, value, err);
+	free(name);
+	return ret;
+}
+
 int sf_option_parse_args(const struct sf_option *table, void *opts, int argc,
 			 char **argv, int *next, struct sf_err *err)
 {
-	char *name, *value;
-	int i, ret;
+	int ret = 0;
 
-	for (i = *next; i < argc && !strncmp(argv[i], "--", 2); i++) {
-		if (!argv[i][2]) {
-			i++;
+	while (!ret && *next < argc && !strncmp(argv[*next], "--", 2)) {
+		if (!argv[*next][2]) {
+			++*next;
 			break;
 		}
-		name = strdup(argv[i] + 2);
-		if (!name)
-			return sf_err_set(err, -ENOMEM, "out of memory");
-		value = strchr(name, '=');
-		if (value)
-			*value++ = '\0';
-		else if (i + 1 < argc && wants_value(table, opts, name))
-			value = argv[++i];
-		ret = sf_option_set(table, opts, name, value, err);
-		free(name);
-		if (ret)
-			return ret;
+		ret = sf_option_parse_arg(table, opts, argc, argv, next, err);
 	}
-	*next = i;
-	return 0;
+	return ret;
 }
 
 void sf_option_free(const struct sf_option *table, void *opts)

@@ -54,9 +54,15 @@ int sf_option_set(const struct sf_option *table, void *opts, const char *name,
 int sf_option_parse_list(const struct sf_option *table, void *opts,
 			 const char *list, struct sf_err *err);
 /*
- * Long options at the front of ARGV[*NEXT..ARGC): "--name=value", "--name value",
- * "--flag". Stops at the first argument that is none (a lone "-" and short
- * options are none) or behind "--", and leaves its index in *NEXT.
+ * The long option at ARGV[*NEXT]: "--name=value", "--name value", "--flag".
+ * *NEXT moves behind it.
+ */
+int sf_option_parse_arg(const struct sf_option *table, void *opts, int argc,
+			char **argv, int *next, struct sf_err *err);
+/*
+ * All long options from there on. Stops at the first argument that is none (a
+ * lone "-" and short options are none) or behind "--", and leaves its index in
+ * *NEXT.
  */
 int sf_option_parse_args(const struct sf_option *table, void *opts, int argc,
 			 char **argv, int *next, struct sf_err *err);
