@@ -104,6 +104,9 @@ static void send_pipe(struct sf_fs *fs, fuse_req_t req, struct sf_pipe *out)
 	do
 		n = splice(out->rd, NULL, fs->fd, NULL, len, SPLICE_F_MOVE);
 	while (n < 0 && errno == EINTR);
+	/* After an error nobody knows what it holds: then it is not kept. */
+	if (n >= 0)
+		out->filled -= (size_t)n;
 	if (n == (ssize_t)len || (n < 0 && errno == ENOENT))
 		fuse_reply_none(req);
 	else
