@@ -60,22 +60,22 @@ static int check_mountpoint(const char *path, struct sf_err *err)
 {
 	struct statfs fs;
 	struct stat st;
+	int res = stat(path, &st) < 0 ? -errno : 0;
 
-	if (stat(path, &st) < 0) {
-		int res = -errno;
-
-		if (res == -ENOTCONN || res == -ECONNABORTED)
-			return sf_err_set(err, -ENOTCONN,
-					  "%s: a dead mount is in the way; "
-					  "type: fusermount3 -uz %s", path,
-					  path);
+	/* The kernel may still know a dead mount's attributes, but statfs()
+	 * always asks. */
+	if (!res && statfs(path, &fs) < 0)
+		res = -errno;
+	if (res == -ENOTCONN || res == -ECONNABORTED)
+		return sf_err_set(err, -ENOTCONN,
+				  "%s: a dead mount is in the way; type: "
+				  "fusermount3 -uz %s", path, path);
+	if (res)
 		return sf_err_set(err, res, "%s: %s", path, strerror(-res));
-	}
 	if (!S_ISDIR(st.st_mode))
 		return sf_err_set(err, -ENOTDIR, "%s: %s", path,
 				  strerror(ENOTDIR));
-	if (!statfs(path, &fs) && fs.f_type == FUSE_MAGIC &&
-	    is_mountpoint(path, &st))
+	if (fs.f_type == FUSE_MAGIC && is_mountpoint(path, &st))
 		return sf_err_set(err, -EBUSY, "%s: something is mounted "
 				  "there already; type: fusermount3 -u %s",
 				  path, path);
