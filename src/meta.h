@@ -63,7 +63,8 @@ enum sf_meta_caps {
  * -EINVAL: bad source, unknown scheme, option that the backend does not know;
  * -ENOENT, -EACCES: a TLS file cannot be read; -EACCES: credentials refused;
  * -ECONNREFUSED, -EHOSTUNREACH, -ENETUNREACH, -ETIMEDOUT: as the network said;
- * -EPROTO: something else answers there; -ENOMEM. ERR has the sentence.
+ * -EPROTO: something else answers there; -EIO: nothing whole does; -ENOMEM.
+ * ERR has the sentence.
  */
 int sf_meta_open(struct sf_meta **out, const struct sf_meta_config *config,
 		 struct sf_err *err);
@@ -113,8 +114,9 @@ int sf_meta_lease_keepalive(struct sf_meta *meta, int64_t lease,
 int sf_meta_lease_revoke(struct sf_meta *meta, int64_t lease,
 			 struct sf_err *err);
 
-/* lease 0 = none. -EMSGSIZE: the store refuses a value of this size (ERR names
- * size and limit); nothing is stored then. */
+/* lease 0 = none; -ENOENT: the store does not know that lease. -EMSGSIZE: the
+ * store refuses a value of this size (ERR names size and limit); nothing is
+ * stored then. */
 int sf_meta_put(struct sf_meta *meta, enum sf_meta_kind kind,
 		const char *name, const char *value, size_t len,
 		int64_t lease, struct sf_err *err);

@@ -354,12 +354,10 @@ int sf_curl_exchange_result(struct exchange *ex, CURLcode code,
 	int res = map_code(ex, code);
 	const char *text = ex->text, *hint = "";
 
-	if (!res)
-		return 0;
+	if (!res || res == ex->fn_result)
+		return res;
 	if (code == CURLE_COULDNT_CONNECT)
 		text = strerror(-res);
-	else if (res == -EMSGSIZE)
-		text = "the reply is too long";
 	else if (!*text)
 		text = curl_easy_strerror(code);
 	if (code == CURLE_SSL_CONNECT_ERROR && res == -EPROTO)
@@ -414,6 +412,10 @@ int sf_curl_perform(struct sf_curl *curl, const struct sf_curl_request *request,
 	if (res)
 		goto fail;
 	res = sf_curl_exchange_result(&ex, curl_easy_perform(ex.easy), err);
+	if (res && res == ex.fn_result)
+		sf_err_set(err, res, "%s: %s", request->where,
+			   res == -ENOMEM ? "out of memory"
+					  : "the reply is too long");
 	curl_easy_getinfo(ex.easy, CURLINFO_RESPONSE_CODE, &sink.reply.status);
 	sf_curl_exchange_fini(&ex, curl);
 	if (res)

@@ -84,8 +84,8 @@ int sf_curl_stream_start(struct sf_curl_stream *stream,
 			 struct sf_err *err);
 /*
  * Let data in for up to TIMEOUT_MS or until woken; returns early after data.
- * 0: goes on (or none is started); 1: the peer ended it; errors as perform and
- * those of FN.
+ * 0: goes on (or none is started); 1: the peer ended it; errors as perform, and
+ * those of FN (ERR is left to FN then).
  */
 int sf_curl_stream_run(struct sf_curl_stream *stream, int timeout_ms,
 		       struct sf_err *err);

@@ -24,7 +24,8 @@ int sf_curl_exchange_init(struct exchange *ex, struct sf_curl *curl,
 			  const struct sf_curl_request *request,
 			  sf_curl_data_fn *fn, void *arg, struct sf_err *err);
 void sf_curl_exchange_fini(struct exchange *ex, struct sf_curl *curl);
-/* libcurl's verdict as a negative errno, 0 for CURLE_OK. */
+/* libcurl's verdict as a negative errno, 0 for CURLE_OK. What FN ended the
+ * exchange with is returned without a text. */
 int sf_curl_exchange_result(struct exchange *ex, CURLcode code,
 			    struct sf_err *err);
 

@@ -157,8 +157,9 @@ static int hung_up(struct sf_etcd *etcd, unsigned int i, bool with_token,
 				  "answer, as it may do when it refuses a "
 				  "user", where);
 	return sf_err_set(err, -EIO,
-			  "%s: closed the connection without an answer",
-			  where);
+			  "%s: closed the connection without an answer%s",
+			  where, strncmp(etcd->endpoints[i].url, "https:", 6)
+					 ? " (does it want TLS?)" : "");
 }
 
 int sf_etcd_call_at(struct sf_etcd *etcd, unsigned int i,

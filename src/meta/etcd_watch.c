@@ -46,6 +46,7 @@ struct sf_etcd_watch {
 	size_t len, size;
 	bool standing;		/* between SYNC and LOST */
 	unsigned int endpoint;
+	unsigned int token_nr;	/* of the stream */
 	struct sf_err err;	/* why the stream broke */
 };
 
@@ -116,8 +117,7 @@ static int take_line(struct sf_etcd_watch *watch)
 			watch->etcd->endpoints[watch->endpoint].where, 200,
 			watch->line, &auth, &watch->err);
 		if (auth)
-			sf_etcd_token_refused(watch->etcd,
-					      watch->etcd->token_nr);
+			sf_etcd_token_refused(watch->etcd, watch->token_nr);
 	}
 	cJSON_Delete(json);
 	watch->len = 0;
@@ -136,7 +136,8 @@ static int add_bytes(struct sf_etcd_watch *watch, const char *data, size_t len)
 		size = need < 4096 ? 4096 : 2 * need;
 		bigger = realloc(watch->line, size);
 		if (!bigger)
-			return -ENOMEM;
+			return sf_err_set(&watch->err, -ENOMEM,
+					  "out of memory");
 		watch->line = bigger;
 		watch->size = size;
 	}
@@ -279,7 +280,6 @@ static int watch_once(struct sf_etcd_watch *watch)
 		.abort = &watch->stop,
 	};
 	char *url = NULL, *body = NULL, *token = NULL;
-	unsigned int nr;
 	int res;
 
 	res = sf_etcd_ping(etcd, UINT_MAX, call.deadline_ms, &watch->stop,
@@ -287,8 +287,8 @@ static int watch_once(struct sf_etcd_watch *watch)
 	if (res)
 		return res;
 	watch->endpoint = atomic_load(&etcd->preferred);
-	res = sf_etcd_token(etcd, watch->endpoint, &call, &token, &nr,
-			    &watch->err);
+	res = sf_etcd_token(etcd, watch->endpoint, &call, &token,
+			    &watch->token_nr, &watch->err);
 	if (res)
 		return res;
 	url = sf_etcd_url(&etcd->endpoints[watch->endpoint], "watch");
@@ -319,7 +319,7 @@ static void *watch_main(void *arg)
 {
 	struct sf_etcd_watch *watch = arg;
 	unsigned int pause_ms = BACKOFF_MIN_MS;
-	bool stood, told = false;
+	struct sf_err told = { 0 };
 
 	pthread_setname_np(pthread_self(), "etcd-watch");
 	while (!stopping(watch)) {
@@ -328,14 +328,13 @@ static void *watch_main(void *arg)
 		watch_once(watch);
 		if (stopping(watch))
 			break;
-		stood = watch->standing;
-		if (stood)
+		if (watch->standing)
 			pause_ms = BACKOFF_MIN_MS;
-		/* Once for an outage, and once when none ever stood. */
-		if (stood || !told)
+		/* Once for an outage, and when its reason changes. */
+		if (watch->standing || strcmp(told.text, watch->err.text))
 			watch->fn(watch->arg, SF_META_EVENT_LOST, NULL,
 				  watch->err.text);
-		told = true;
+		told = watch->err;
 		back_off(watch, pause_ms);
 		pause_ms = 2 * pause_ms < BACKOFF_MAX_MS ? 2 * pause_ms
 							 : BACKOFF_MAX_MS;
