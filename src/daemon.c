@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Daemon habits: see daemon.h. The parent of a background process learns through
- * a pipe how the child's start went; signals are taken by a thread with
- * sigtimedwait(2), so that nothing has to be safe in a handler.
+ * Daemon habits: see daemon.h. The parent of a background process learns
+ * through a pipe how the child's start went; signals are taken by a thread from
+ * a descriptor, so that nothing has to be safe in a handler.
  */
 #include "config.h"
 #include "daemon.h"
@@ -17,6 +17,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -139,7 +141,8 @@ void sf_background_fail(struct sf_background *bg, int status, const char *text)
 
 struct sf_signals {
 	pthread_t thread;
-	sigset_t set;
+	int signals;		/* signalfd */
+	int quit;		/* eventfd */
 	unsigned int limit_ms;
 	pthread_mutex_t lock;
 	bool may_stop;		/* there was a set_stop */
@@ -161,61 +164,82 @@ static void first_signal(struct sf_signals *s, int sig)
 	sf_daemon_notify("STOPPING=1");
 }
 
-/* The only place where sf_signals_free() may cancel the thread. LIMIT NULL:
- * without limit. -1: it passed. */
-static int wait_for_signal(struct sf_signals *s, const struct timespec *limit)
+/* A signal; -ETIMEDOUT; -ECANCELED: sf_signals_free() wants the thread back. */
+static int wait_for_signal(struct sf_signals *s, uint64_t deadline_ms)
 {
-	int sig;
+	struct pollfd p[] = {
+		{ .fd = s->signals, .events = POLLIN },
+		{ .fd = s->quit, .events = POLLIN },
+	};
+	struct signalfd_siginfo info;
+	int n;
 
-	pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL);
 	do
-		sig = sigtimedwait(&s->set, NULL, limit);
-	while (sig < 0 && errno == EINTR);
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
-	return sig;
+		n = poll(p, 2, sf_ms_left(deadline_ms));
+	while (n < 0 && errno == EINTR);
+	if (n <= 0)
+		return -ETIMEDOUT;
+	if (p[1].revents)
+		return -ECANCELED;
+	if (read(s->signals, &info, sizeof(info)) != sizeof(info))
+		return -ETIMEDOUT;
+	return (int)info.ssi_signo;
 }
 
 static void *signal_thread(void *arg)
 {
 	struct sf_signals *s = arg;
-	struct timespec limit = {
-		.tv_sec = s->limit_ms / 1000,
-		.tv_nsec = s->limit_ms % 1000 * 1000000,
-	};
 	uint64_t began;
 	int sig;
 
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
-	sig = wait_for_signal(s, NULL);
+	sig = wait_for_signal(s, SF_NO_DEADLINE);
+	if (sig == -ECANCELED)
+		return NULL;
 	first_signal(s, sig);
 	began = sf_now_ms();
 	do
-		sig = wait_for_signal(s, &limit);
+		sig = wait_for_signal(s, began + s->limit_ms);
 	while (sig >= 0 && sf_now_ms() - began < SAME_SIGNAL_MS);
+	if (sig == -ECANCELED)
+		return NULL;
 	sf_log(LOG_ERR, SF_LOG_CORE, "%s: leaving at once",
 	       sig < 0 ? "could not stop in time" : "second signal");
 	_exit(SF_EXIT_FAILURE);
 }
 
+static void signals_delete(struct sf_signals *s)
+{
+	if (s->signals >= 0)
+		close(s->signals);
+	if (s->quit >= 0)
+		close(s->quit);
+	pthread_mutex_destroy(&s->lock);
+	free(s);
+}
+
 int sf_signals_new(struct sf_signals **out, unsigned int limit_ms)
 {
 	struct sf_signals *s = calloc(1, sizeof(*s));
+	sigset_t set;
 	int ret;
 
 	if (!s)
 		return -ENOMEM;
 	s->limit_ms = limit_ms;
 	pthread_mutex_init(&s->lock, NULL);
-	sigemptyset(&s->set);
-	sigaddset(&s->set, SIGTERM);
-	sigaddset(&s->set, SIGINT);
-	sigaddset(&s->set, SIGHUP);
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
 	signal(SIGPIPE, SIG_IGN);
-	pthread_sigmask(SIG_BLOCK, &s->set, NULL);
-	ret = -pthread_create(&s->thread, NULL, signal_thread, s);
+	pthread_sigmask(SIG_BLOCK, &set, NULL);
+	s->quit = eventfd(0, EFD_CLOEXEC);
+	s->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	ret = s->quit < 0 || s->signals < 0 ? -errno : 0;
+	if (!ret)
+		ret = -pthread_create(&s->thread, NULL, signal_thread, s);
 	if (ret) {
-		pthread_mutex_destroy(&s->lock);
-		free(s);
+		signals_delete(s);
 		return ret;
 	}
 	*out = s;
@@ -238,10 +262,9 @@ void sf_signals_free(struct sf_signals *s)
 {
 	if (!s)
 		return;
-	pthread_cancel(s->thread);
+	eventfd_write(s->quit, 1);
 	pthread_join(s->thread, NULL);
-	pthread_mutex_destroy(&s->lock);
-	free(s);
+	signals_delete(s);
 }
 
 void sf_daemon_notify(const char *state)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Being a daemon: going to the background only when the work has begun, signals,
- * and telling a service manager.
+ * Being a daemon: going to the background only when the work has begun,
+ * signals, and telling a service manager.
  */
 #ifndef SF_DAEMON_H
 #define SF_DAEMON_H
@@ -28,10 +28,11 @@ void sf_background_fail(struct sf_background *bg, int status,
 
 /*
  * Signals, on a thread of their own: the first SIGTERM, SIGINT or SIGHUP calls
- * STOP(ARG), which should end the program's main work; a second one (half a second
- * later at least), or LIMIT_MS without sf_signals_free(), ends the process. Until
- * sf_signals_set_stop() a signal ends the process at once. Start before all other
- * threads: these signals are blocked in every thread. -ENOMEM, -EAGAIN.
+ * STOP(ARG), which should end the program's main work; a second one (half a
+ * second later at least), or LIMIT_MS without sf_signals_free(), ends the
+ * process. Until sf_signals_set_stop() a signal ends the process at once. Start
+ * before all other threads: these signals are blocked in every thread.
+ * -ENOMEM, -EAGAIN, -EMFILE.
  */
 int sf_signals_new(struct sf_signals **out, unsigned int limit_ms);
 /* STOP runs on the signal thread, must not block, and is not called any more
