@@ -22,7 +22,7 @@ struct sf_meta;
 enum sf_export_source {
 	SF_EXPORT_ANON,		/* anonymous, bound to location's NUMA node */
 	SF_EXPORT_FILE,		/* a file, mapped shared */
-	SF_EXPORT_SHM,		/* a POSIX shared-memory object, mapped shared */
+	SF_EXPORT_SHM,		/* a POSIX shared-memory object, the same */
 };
 
 enum sf_export_fill {

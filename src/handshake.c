@@ -169,8 +169,9 @@ static int receive_reply(int fd, enum sf_handshake_type type, size_t max_len,
 		return receive_failed(ret, err);
 	len = sf_handshake_length(head);
 	if (len < typed || len == 0 || len - typed > max_len)
-		return sf_err_set(err, -EPROTO, "answers with a frame of %" PRIu64
-				  " bytes (the limit is %zu)", len, max_len);
+		return sf_err_set(err, -EPROTO, "answers with a frame of %"
+				  PRIu64 " bytes (the limit is %zu)", len,
+				  max_len);
 	if (sf_handshake_type_of(head[SF_HANDSHAKE_LEN_BYTES]) != type)
 		return sf_err_set(err, -EPROTO,
 				  "answers with type %u to type %d",

@@ -18,7 +18,7 @@ enum sf_handshake_type {		/* protocol section 5.3 */
 	SF_HANDSHAKE_METADATA = 1,
 	SF_HANDSHAKE_NOTIFY = 2,
 	SF_HANDSHAKE_PROBE = 3,
-	SF_HANDSHAKE_UNTYPED = -1,	/* old form: a Connection, no type byte */
+	SF_HANDSHAKE_UNTYPED = -1,	/* old: a Connection, no type byte */
 };
 
 #define SF_HANDSHAKE_MAX_DEFAULT (1u << 20)

@@ -22,7 +22,7 @@ struct sf_region {
 };
 
 struct sf_tcp_target_config {
-	const char *listen;	/* address, "" or NULL: loopback; "::" is dual */
+	const char *listen;	/* "" or NULL: loopback; "::" is dual */
 	uint16_t port;		/* 0: any in 15000-17000 (protocol 0.2) */
 	unsigned int threads;	/* 0: one per CPU */
 	unsigned int max_clients;	/* 0: 4096; more are closed at once */
