@@ -32,7 +32,7 @@ struct store {
 	struct sf_blob *value[2];	/* by enum sf_meta_kind */
 	int64_t lease[2];
 	int64_t granted;
-	bool lease_dead;
+	atomic_bool lease_dead;
 	int put_segment_fails;
 	char history[256];		/* "+rpc+seg-rpc-seg" */
 };
