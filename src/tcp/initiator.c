@@ -20,6 +20,7 @@
 #include "tcp/lookup.h"
 
 #define LOOPS_MAX 64
+#define CONNECT_TIMEOUT_MS 5000	/* unless told */
 
 static unsigned int nr_cpus(void)
 {
@@ -72,6 +73,8 @@ static int tcp_open(void **priv, const struct sf_transport_config *config,
 	if (!tcp)
 		return sf_err_set(err, -ENOMEM, "tcp: out of memory");
 	tcp->config = *config;
+	if (!tcp->config.connect_timeout_ms)
+		tcp->config.connect_timeout_ms = CONNECT_TIMEOUT_MS;
 	ret = sf_tcp_lookups_new(&tcp->lookups);
 	if (!ret)
 		ret = start_loops(tcp);

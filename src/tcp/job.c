@@ -1,18 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Jobs and parts of the TCP initiator: made from a free list of the peer,
- * written as requests, finished, delivered. Knows nothing of lanes and sockets.
- *
- * A read may arrive in pipes, one a part. Either all parts end up in pipes or
- * all in memory: when some could not get or fill a pipe, the others' pipes are
- * emptied into memory before the job is delivered.
+ * written as requests, finished. Knows nothing of lanes and sockets.
  */
 #include "config.h"
 #include "tcp/peer.h"
 
 #include <errno.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "pipe.h"
 
@@ -129,57 +124,4 @@ void sf_tcp_part_finish(struct sf_tcp_peer *p, struct sf_tcp_part *part,
 	/* From here on a cancel comes too late. */
 	job->io->priv = NULL;
 	STAILQ_INSERT_TAIL(&p->done, job, link);
-}
-
-static int drain_into_memory(struct sf_tcp_part *part)
-{
-	char *mem = (char *)part->job->io->mem + part->off;
-	struct sf_pipe *pipe = part->pipe;
-	ssize_t n;
-
-	while (pipe->filled) {
-		n = read(pipe->rd, mem, pipe->filled);
-		if (n <= 0)
-			return -EIO;
-		mem += n;
-		pipe->filled -= (size_t)n;
-	}
-	return 0;
-}
-
-static void give_pipes(struct sf_tcp_job *job)
-{
-	unsigned int i;
-
-	for (i = 0; i < job->nr_parts; i++) {
-		job->io->pipes[i] = job->parts[i].pipe;
-		job->parts[i].pipe = NULL;
-	}
-	job->io->nr_pipes = job->nr_parts;
-	job->io->data = NULL;
-}
-
-int sf_tcp_job_deliver(struct sf_tcp *tcp, struct sf_tcp_job *job)
-{
-	unsigned int i, nr_pipes = 0;
-	struct sf_tcp_part *part;
-
-	if (!job->may_pipe)
-		return job->res;
-	for (i = 0; i < job->nr_parts; i++)
-		nr_pipes += job->parts[i].pipe != NULL;
-	if (nr_pipes == job->nr_parts && !job->res) {
-		give_pipes(job);
-		return 0;
-	}
-	for (i = 0; i < job->nr_parts; i++) {
-		part = &job->parts[i];
-		if (!part->pipe)
-			continue;
-		if (!job->res)
-			job->res = drain_into_memory(part);
-		sf_pipe_put(tcp->config.pipes, part->pipe);
-		part->pipe = NULL;
-	}
-	return job->res;
 }

@@ -70,8 +70,10 @@ void sf_tcp_peer_deliver(struct sf_tcp_peer *p)
 	pthread_mutex_unlock(&p->lock);
 	STAILQ_FOREACH(job, &mine, link) {
 		struct sf_io *io = job->io;
-		int res = sf_tcp_job_deliver(p->tcp, job);
+		int res = job->res;
 
+		if (job->may_pipe)
+			res = sf_tcp_job_settle_pipes(p->tcp, job);
 		/* IO may be gone, or on its way again, when this returns. */
 		io->done(io, res);
 	}

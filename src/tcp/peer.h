@@ -9,9 +9,9 @@
  *
  * One lock a peer guards all of this; system calls on a lane's socket and
  * calls of done() are made without it. Who sends on a lane has set its sending
- * flag, the loop's thread sets receiving; a part that either may be using stays
- * where it is until both have let go, even when the lane is dying. So when a job
- * is finished nobody touches its memory.
+ * flag, the loop's thread sets receiving; a part that either may be using
+ * stays where it is until both have let go, even when the lane is dying. So
+ * when a job is finished nobody touches its memory.
  *
  * Whoever works on a peer does it between sf_tcp_peer_enter() and _leave();
  * what was put off under the lock is done by leave(): completions first, then
@@ -26,6 +26,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 #include <sys/socket.h>
+#include <sys/types.h>
 
 #include "tcp/loop.h"
 #include "tcp/wire.h"
@@ -202,8 +203,16 @@ void sf_tcp_part_finish(struct sf_tcp_peer *p, struct sf_tcp_part *part,
 void sf_tcp_part_rewind(struct sf_tcp_peer *p, struct sf_tcp_part *part);
 /* What part asks of a server that speaks as P's does. */
 void sf_tcp_part_prepare(struct sf_tcp_peer *p, struct sf_tcp_part *part);
-/* Set the results in job->io and return its result; without the lock. */
-int sf_tcp_job_deliver(struct sf_tcp *tcp, struct sf_tcp_job *job);
+
+/* piped.c; both without the lock */
+/* Move payload of PART from LANE's socket to its pipe: bytes, 0 at the end of
+ * the stream, -errno of splice(2), -EIO; SF_TCP_NO_PIPE: it has to be received
+ * in memory, from where it stands. */
+#define SF_TCP_NO_PIPE (-EXFULL)
+ssize_t sf_tcp_part_splice(struct sf_tcp_lane *lane, struct sf_tcp_part *part);
+/* Hand JOB's pipes to its I/O, or empty them into memory when not all parts are
+ * in pipes. The job's result. */
+int sf_tcp_job_settle_pipes(struct sf_tcp *tcp, struct sf_tcp_job *job);
 
 /* place.c: which lane takes which part */
 void sf_tcp_peer_queue(struct sf_tcp_peer *p, struct sf_tcp_part *part);

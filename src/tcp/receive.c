@@ -3,8 +3,7 @@
  * The receiving half of a lane, on the lane's loop only. Answers come in the
  * order of the requests, straight to where they belong: one readv() takes
  * statuses and payloads of several small ones. A large read may be spliced from
- * the socket into a pipe instead; when the pipe has no room for more pieces
- * what it holds is read into memory and the rest received there.
+ * the socket into a pipe instead (piped.c).
  *
  * The socket is edge-triggered: a call that brought less than it asked for has
  * emptied it, and whatever comes later makes a new event.
@@ -13,7 +12,6 @@
 #include "tcp/peer.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/sockios.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -21,7 +19,6 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "pipe.h"
 #include "topology.h"
 
 #define PLAN_PARTS 16
@@ -30,9 +27,6 @@
  * so much in all before other lanes get their turn. */
 #define PLAN_BYTES (256u << 10)
 #define TURN_BYTES (4u << 20)
-
-/* The pipe is full before the part is complete. */
-#define PIPE_FULL (-EXFULL)
 
 struct plan {
 	struct iovec iov[PLAN_IOV];
@@ -73,8 +67,9 @@ static bool add_part(struct plan *plan, struct sf_tcp_part *part)
 	if (got == part->to_get)
 		return true;
 	if (part->job->may_pipe && !part->no_pipe) {
-		plan->more = true;
-		if (!plan->nr_iov)
+		if (plan->nr_iov)
+			plan->more = true;
+		else
 			plan->splice = part;
 		return false;
 	}
@@ -105,80 +100,14 @@ static void make_plan(struct plan *plan, struct sf_tcp_lane *lane)
 		if (!add_part(plan, part))
 			break;
 	}
+	if (plan->splice) {
+		part = TAILQ_NEXT(part, link);
+		plan->more = part && !sf_tcp_part_is_untouched(part);
+		plan->asked = plan->splice->to_get - plan->splice->got;
+	}
 	/* Nothing is due: see whether the peer closed, or talks out of turn. */
 	if (!plan->nr_iov && !plan->splice)
 		add(plan, &plan->stray, 1);
-}
-
-static ssize_t splice_once(struct sf_tcp_lane *lane, struct sf_tcp_part *part)
-{
-	uint64_t left = part->to_get - part->got;
-	ssize_t n;
-
-	n = splice(lane->fd, NULL, part->pipe->wr, NULL, left,
-		   SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
-	if (n < 0)
-		return -errno;
-	part->pipe->filled += (size_t)n;
-	return n;
-}
-
-/* EAGAIN says that the socket is empty or that the pipe is full. */
-static ssize_t splice_part(struct sf_tcp_lane *lane, struct sf_tcp_part *part)
-{
-	int queued = 0;
-	ssize_t n;
-
-	n = splice_once(lane, part);
-	if (n != -EAGAIN || !part->pipe->filled)
-		return n;
-	if (ioctl(lane->fd, SIOCINQ, &queued) < 0 || queued == 0)
-		return n;
-	n = splice_once(lane, part);
-	return n == -EAGAIN ? PIPE_FULL : n;
-}
-
-/* Move what PART's pipe holds to memory and give the pipe back. */
-static int spill(struct sf_tcp *tcp, struct sf_tcp_part *part)
-{
-	char *mem = payload_mem(part);
-	int ret = 0;
-
-	while (part->pipe->filled) {
-		ssize_t n = read(part->pipe->rd, mem, part->pipe->filled);
-
-		if (n <= 0) {
-			ret = -EIO;
-			break;
-		}
-		mem += n;
-		part->pipe->filled -= (size_t)n;
-	}
-	sf_pipe_put(tcp->config.pipes, part->pipe);
-	part->pipe = NULL;
-	part->no_pipe = true;
-	return ret;
-}
-
-/* Bytes, 0 at the end of the stream, -errno; PIPE_FULL: plan anew. */
-static ssize_t receive_piped(struct sf_tcp_lane *lane, struct sf_tcp_part *part)
-{
-	struct sf_tcp *tcp = lane->peer->tcp;
-	ssize_t n;
-
-	if (!part->pipe) {
-		part->pipe = sf_pipe_get(tcp->config.pipes);
-		if (!part->pipe || part->pipe->capacity < part->len) {
-			sf_pipe_put(tcp->config.pipes, part->pipe);
-			part->pipe = NULL;
-			part->no_pipe = true;
-			return PIPE_FULL;
-		}
-	}
-	n = splice_part(lane, part);
-	if (n == PIPE_FULL && spill(tcp, part) < 0)
-		return -EIO;
-	return n;
 }
 
 static ssize_t receive_plan(struct sf_tcp_lane *lane, struct plan *plan)
@@ -186,7 +115,7 @@ static ssize_t receive_plan(struct sf_tcp_lane *lane, struct plan *plan)
 	ssize_t n;
 
 	if (plan->splice)
-		return receive_piped(lane, plan->splice);
+		return sf_tcp_part_splice(lane, plan->splice);
 	n = readv(lane->fd, plan->iov, (int)plan->nr_iov);
 	return n < 0 ? -errno : n;
 }
@@ -370,7 +299,7 @@ static bool receive_once(struct sf_tcp_lane *lane, struct plan *plan,
 	pthread_mutex_lock(&p->lock);
 	if (lane->dying)
 		return false;
-	if (n == PIPE_FULL || n == -EINTR)
+	if (n == SF_TCP_NO_PIPE || n == -EINTR)
 		return true;
 	if (n == -EAGAIN && !lane->mute)
 		return false;
@@ -381,8 +310,12 @@ static bool receive_once(struct sf_tcp_lane *lane, struct plan *plan,
 	*turn += (uint64_t)n;
 	if (!absorb(lane, (uint64_t)n))
 		return false;
-	return drain || plan->splice ||
-	       ((uint64_t)n == plan->asked && plan->more);
+	if (drain)
+		return true;
+	/* A splice that stops short may just have filled the pipe. */
+	if ((uint64_t)n < plan->asked)
+		return plan->splice;
+	return plan->more;
 }
 
 void sf_tcp_lane_receive(struct sf_tcp_lane *lane, uint32_t events)

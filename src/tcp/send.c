@@ -27,7 +27,7 @@ struct batch {
 	uint64_t total;
 };
 
-/* Add what is unsent of LEN bytes at MEM, which begin at byte AT of the part. */
+/* Add what is unsent of LEN bytes at MEM, which begin at byte AT of PART. */
 static void add_piece(struct batch *b, const struct sf_tcp_part *part,
 		      uint64_t at, const void *mem, uint64_t len)
 {

@@ -127,9 +127,10 @@ static void *accept_thread(void *arg)
 		f->conns[nr].nr = nr;
 		f->conns[nr].fd = fd;
 		atomic_fetch_add(&f->nr_open, 1);
+		atomic_store(&f->nr_conns, nr + 1);
 		pthread_create(&f->conns[nr].thread, NULL, conn_thread,
 			       &f->conns[nr]);
-		atomic_store(&f->nr_conns, ++nr);
+		nr++;
 	}
 	return NULL;
 }
