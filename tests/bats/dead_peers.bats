@@ -138,14 +138,12 @@ well_was_well() {
 }
 
 @test "killed in the middle of a long read" {
-	(timeout -k 1 30 dd if="$SICK" of=/dev/null bs=64K 2>dd.err
-		echo $? >dd.rc) 3>&- &
+	(timeout -k 1 30 dd if="$SICK" of=/dev/null bs=64K 2>dd.err &&
+		touch dd.ok) 3>&- &
 	stop sick KILL
-	wait $!
+	wait $! || :
 	# It may have been quicker than the kill, but never short and content.
-	if [ "$(cat dd.rc)" = 0 ]; then
-		grep -q "$SIZE bytes" dd.err
-	fi
+	[ ! -e dd.ok ] || grep -q "$SIZE bytes" dd.err
 }
 
 @test "nobody listening is Connection refused, and later all is well" {
@@ -176,12 +174,13 @@ well_was_well() {
 
 @test "five black holes among ten segments freeze neither ls nor find nor df" {
 	start_fake hole --black-hole
-	local i
+	local i pids=()
 	for i in 1 2 3 4 5; do
 		put_segment "hole$i" "$(descriptor x "$PORT" 2 65536:8192)"
 	done
 	for i in 1 2 3 4 5; do
 		timeout -k 1 20 cat "$MNT/hole$i/0x10000" 2>/dev/null 3>&- &
+		pids+=($!)
 	done
 	sleep 0.2
 	elapsed timeout 3 ls -l "$MNT" >/dev/null
@@ -192,7 +191,9 @@ well_was_well() {
 	timeout -s KILL 0.3 cat "$MNT/hole1/0x10000" || :
 	timeout 3 fusermount3 -uz "$MNT"
 	wait_for 10 is_gone "$(pid_of segfs)"
-	wait
+	for i in "${pids[@]}"; do
+		wait "$i" || :
+	done
 }
 
 @test "a peer that accepts and says nothing times out" {

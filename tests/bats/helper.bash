@@ -215,15 +215,27 @@ stored() {
 
 # ---- peers ----
 
+# until_ready NAME SECONDS CMD...: CMD succeeds before the child NAME ends.
+until_ready() {
+	local name=$1 end=$((SECONDS + $2 + 1))
+	shift 2
+	until "$@" >/dev/null 2>&1; do
+		if ! is_running "$(pid_of "$name")" ||
+			[ "$SECONDS" -ge "$end" ]; then
+			echo "$name does not get ready:" >&2
+			cat "$(log_of "$name")" >&2
+			return 1
+		fi
+		sleep 0.05
+	done
+}
+
 # start_exporter NAME ARGS...: until it says ready.
 start_exporter() {
 	local name=$1
 	shift
 	spawn "$name" segfs-export --metadata "$ETCD" --name "$name" "$@"
-	if ! wait_for 30 grep -qx ready "$(out_of "$name")"; then
-		cat "$(log_of "$name")" >&2
-		return 1
-	fi
+	until_ready "$name" 30 grep -qx ready "$(out_of "$name")"
 }
 
 # address NAME [I]: where its buffer I (0) is.
@@ -273,18 +285,11 @@ via() {
 
 # mount_segfs [OPTS [ARGS...]]: at $MNT, child "segfs".
 mount_segfs() {
-	local opts=${1:-} i
+	local opts=${1:-}
 	[ $# -gt 0 ] && shift
 	mkdir -p "$MNT"
 	spawn segfs segfs -f ${opts:+-o "$opts"} "$@" "$ETCD" "$MNT"
-	for ((i = 0; i < 400; i++)); do
-		timeout 2 test -e "$MNT/.segfs/version" && return
-		is_running "$(pid_of segfs)" || break
-		sleep 0.05
-	done
-	echo "no mount:" >&2
-	cat "$(log_of segfs)" >&2
-	return 1
+	until_ready segfs 20 timeout 2 test -e "$MNT/.segfs/version"
 }
 
 mount_count() {
