@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "log.h"
 #include "meta.h"
 #include "segment.h"
 
@@ -47,18 +48,34 @@ static void on_sync(struct sf_directory *dir)
 	if (!dir->change_fn)
 		return;
 	for (i = 0; i < SF_DIRECTORY_NR_BUCKETS; i++)
-		LIST_FOREACH(e, &dir->buckets[i], hash_link)
+		LIST_FOREACH (e, &dir->buckets[i], hash_link)
 			if (e->seg && (now - e->asked_ms < INTEREST_MS ||
 				       sf_segment_is_shared(e->seg)))
 				sf_directory_refresh(e, false);
+}
+
+/* One line for an outage, however often its reason changes. */
+static void log_watch(enum sf_meta_event event, bool stood, const char *text)
+{
+	if (event == SF_META_EVENT_SYNC)
+		sf_log(LOG_NOTICE, SF_LOG_META, "metadata watch stands");
+	else if (event == SF_META_EVENT_LOST && stood)
+		sf_log(LOG_WARNING, SF_LOG_META, "metadata watch lost: %s",
+		       text);
+	else if (event == SF_META_EVENT_LOST)
+		sf_log(LOG_DEBUG, SF_LOG_META, "metadata watch: %s", text);
 }
 
 static void on_event(void *arg, enum sf_meta_event event, const char *name,
 		     const char *text)
 {
 	struct sf_directory *dir = arg;
+	bool stood;
 
+	if (!text)
+		text = "the watch broke";
 	pthread_mutex_lock(&dir->lock);
+	stood = dir->watched;
 	switch (event) {
 	case SF_META_EVENT_CHANGED:
 		on_changed(dir, name);
@@ -68,11 +85,11 @@ static void on_event(void *arg, enum sf_meta_event event, const char *name,
 		break;
 	case SF_META_EVENT_LOST:
 		dir->watched = false;
-		snprintf(dir->watch_text, sizeof(dir->watch_text), "%s",
-			 text ? text : "the watch broke");
+		snprintf(dir->watch_text, sizeof(dir->watch_text), "%s", text);
 		break;
 	}
 	pthread_mutex_unlock(&dir->lock);
+	log_watch(event, stood, text);
 }
 
 /* ---- new and free ---- */
@@ -95,8 +112,8 @@ int sf_directory_new(struct sf_directory **out,
 	pthread_cond_init(&dir->told, NULL);
 	TAILQ_INIT(&dir->refresh);
 	dir->swept_ms = sf_directory_now();
-	dir->watching = config->watch &&
-			sf_meta_caps(dir->meta) & SF_META_CAN_WATCH;
+	dir->watching =
+		config->watch && sf_meta_caps(dir->meta) & SF_META_CAN_WATCH;
 	if (dir->watching)
 		res = sf_meta_watch(dir->meta, on_event, dir, err);
 	if (res) {
@@ -239,8 +256,8 @@ void sf_directory_lookup(struct sf_directory *dir, const char *name,
 	} else if (e && from_cache(e, max_age_ms, now, &seg)) {
 		res = seg ? 0 : -ENOENT;
 	} else if (e && w) {
-		*w = (struct waiter){ .fn = fn, .arg = arg,
-				      .strict = !max_age_ms };
+		*w = (struct waiter){
+			.fn = fn, .arg = arg, .strict = !max_age_ms};
 		res = wait_locked(e, w, max_age_ms, now);
 		if (!res) {
 			w = NULL;
@@ -254,8 +271,7 @@ void sf_directory_lookup(struct sf_directory *dir, const char *name,
 	sf_segment_put(seg);
 }
 
-struct sf_segment *sf_directory_peek(struct sf_directory *dir,
-				     const char *name)
+struct sf_segment *sf_directory_peek(struct sf_directory *dir, const char *name)
 {
 	struct sf_segment *seg = NULL;
 	struct entry *e;
@@ -275,8 +291,7 @@ uint64_t sf_directory_generation(const struct sf_directory *dir)
 
 /* ---- status ---- */
 
-void sf_directory_info(struct sf_directory *dir,
-		       struct sf_directory_info *info)
+void sf_directory_info(struct sf_directory *dir, struct sf_directory_info *info)
 {
 	const char *text;
 

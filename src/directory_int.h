@@ -119,20 +119,22 @@ struct sf_directory {
 uint64_t sf_directory_now(void);	/* ms, never 0 */
 struct entry *sf_directory_find(struct sf_directory *dir, const char *name);
 struct entry *sf_directory_add(struct sf_directory *dir, const char *name);
-/* E's snapshot is SEG (may be NULL) from now on; the caller keeps the old one. */
+/* E's snapshot is SEG (or none) from now on; the old one is the caller's. */
 void sf_directory_put_segment(struct entry *e, struct sf_segment *seg);
 /* Now and then drop what nobody asked for in a long time. */
 void sf_directory_sweep(struct sf_directory *dir);
 void sf_directory_clear(struct sf_directory *dir);
 
-/* directory_pull.c; all with the lock held. */
+/* directory_pull.c; all but the log with the lock held. */
 /* Queue a pull of an IDLE entry. -ENOMEM: it stays IDLE. */
 int sf_directory_pull(struct entry *e);
 /* Pull E soon though nobody waits; URGENT before the others. */
 void sf_directory_refresh(struct entry *e, bool urgent);
-/* What the store said to a question sent at SENT_MS. */
-void sf_directory_note_store(struct sf_directory *dir, int res,
+/* What the store said to a question sent at SENT_MS. True: worth a line in the
+ * log, which the caller writes once the lock is free. */
+bool sf_directory_note_store(struct sf_directory *dir, int res,
 			     uint64_t sent_ms, const struct sf_err *err);
+void sf_directory_log_store(int res, const struct sf_err *err);
 /* Did the last question fail in a way that any name would meet now? */
 bool sf_directory_is_down(const struct sf_directory *dir);
 

@@ -48,7 +48,7 @@ static int add_used(struct builder *b, struct sf_directory *dir)
 
 	pthread_mutex_lock(&dir->lock);
 	for (i = 0; !res && i < SF_DIRECTORY_NR_BUCKETS; i++)
-		LIST_FOREACH(e, &dir->buckets[i], hash_link)
+		LIST_FOREACH (e, &dir->buckets[i], hash_link)
 			if (e->seg && !res)
 				res = add(b, e->name);
 	pthread_mutex_unlock(&dir->lock);
@@ -81,6 +81,7 @@ static int ask_store(struct builder *b, struct sf_directory *dir,
 {
 	uint64_t sent_ms = sf_directory_now();
 	struct sf_err own;
+	bool news;
 	int res;
 
 	if (!err)
@@ -89,8 +90,10 @@ static int ask_store(struct builder *b, struct sf_directory *dir,
 	if (res == -ENOMEM)
 		return sf_err_set(err, res, "out of memory");
 	pthread_mutex_lock(&dir->lock);
-	sf_directory_note_store(dir, res, sent_ms, err);
+	news = sf_directory_note_store(dir, res, sent_ms, err);
 	pthread_mutex_unlock(&dir->lock);
+	if (news)
+		sf_directory_log_store(res, err);
 	return res;
 }
 

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "blob.h"
+#include "log.h"
 #include "meta.h"
 #include "segment.h"
 #include "workers.h"
@@ -78,20 +79,32 @@ bool sf_directory_is_down(const struct sf_directory *dir)
 	}
 }
 
-void sf_directory_note_store(struct sf_directory *dir, int res,
+bool sf_directory_note_store(struct sf_directory *dir, int res,
 			     uint64_t sent_ms, const struct sf_err *err)
 {
+	int before = dir->store_error;
+
 	if (res == -ENOMEM)
-		return;
+		return false;
 	if (!res || res == -ENOENT) {
 		dir->store_error = 0;
 		dir->store_text[0] = '\0';
-		return;
+		return before != 0;
 	}
 	dir->store_error = res;
 	dir->failed_ms = sf_directory_now();
 	dir->failed_sent_ms = sent_ms;
 	snprintf(dir->store_text, sizeof(dir->store_text), "%s", err->text);
+	return before != res;
+}
+
+void sf_directory_log_store(int res, const struct sf_err *err)
+{
+	if (!res || res == -ENOENT)
+		sf_log(LOG_NOTICE, SF_LOG_META, "metadata store answers again");
+	else
+		sf_log(LOG_WARNING, SF_LOG_META, "metadata store: %s",
+		       err->text);
 }
 
 /* ---- the answer ---- */
@@ -99,7 +112,7 @@ void sf_directory_note_store(struct sf_directory *dir, int res,
 struct answer {
 	int res;
 	bool asked;		/* the store, just now */
-	struct sf_segment *seg;	/* res 0: a new snapshot, or NULL: as before */
+	struct sf_segment *seg; /* res 0: a new snapshot, or NULL: as before */
 	struct sf_err err;
 };
 
@@ -116,8 +129,8 @@ static void ask(struct entry *e, struct answer *answer)
 	struct sf_blob *raw = NULL, *rpc = NULL;
 
 	answer->asked = true;
-	answer->res = sf_meta_get(e->dir->meta, e->name, &raw, &rpc,
-				  &answer->err);
+	answer->res =
+		sf_meta_get(e->dir->meta, e->name, &raw, &rpc, &answer->err);
 	if (answer->res)
 		return;
 	if (!e->seg || !same_blob(e->seg->raw, raw) ||
@@ -205,8 +218,7 @@ static void tell(struct entry *e, struct sf_segment *old,
 	pthread_mutex_unlock(&dir->lock);
 }
 
-static void answer_one(const struct waiter *w, int res,
-		       struct sf_segment *seg)
+static void answer_one(const struct waiter *w, int res, struct sf_segment *seg)
 {
 	/* A store that does not answer takes nothing away. */
 	if (res && res != -ENOENT && seg && !w->strict)
@@ -214,8 +226,7 @@ static void answer_one(const struct waiter *w, int res,
 	w->fn(w->arg, res, res ? NULL : seg);
 }
 
-static void answer_all(struct waiters *waiters, int res,
-		       struct sf_segment *seg)
+static void answer_all(struct waiters *waiters, int res, struct sf_segment *seg)
 {
 	struct waiter *w;
 
@@ -280,25 +291,27 @@ static void finish(struct entry *e)
 static void run_pull(void *arg)
 {
 	struct waiters waiters = STAILQ_HEAD_INITIALIZER(waiters);
-	struct answer answer = { 0 };
+	struct answer answer = {0};
 	struct sf_segment *old, *seg;
 	struct entry *e = arg;
 	struct sf_directory *dir = e->dir;
-	bool change;
+	bool change, news = false;
 
 	if (begin(e, &answer))
 		ask(e, &answer);
 
 	pthread_mutex_lock(&dir->lock);
 	if (answer.asked)
-		sf_directory_note_store(dir, answer.res, e->sent_ms,
-					&answer.err);
+		news = sf_directory_note_store(dir, answer.res, e->sent_ms,
+					       &answer.err);
 	change = store_locked(e, &answer, &old);
 	seg = e->seg ? sf_segment_get(e->seg) : NULL;
 	e->state = PULL_DELIVERING;
 	STAILQ_CONCAT(&waiters, &e->now);
 	pthread_mutex_unlock(&dir->lock);
 
+	if (news)
+		sf_directory_log_store(answer.res, &answer.err);
 	if (change)
 		tell(e, old, seg);
 	answer_all(&waiters, answer.res, seg);

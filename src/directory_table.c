@@ -13,10 +13,10 @@
 #include "clock.h"
 #include "segment.h"
 
-#define SWEEP_EVERY_MS	 30000
-#define KNOWN_KEPT_MS	 (15 * 60000)
-#define MISSING_KEPT_MS	 60000
-#define NR_MISSING_MAX	 4096
+#define SWEEP_EVERY_MS	30000
+#define KNOWN_KEPT_MS	(15 * 60000)
+#define MISSING_KEPT_MS 60000
+#define NR_MISSING_MAX	4096
 
 uint64_t sf_directory_now(void)
 {
@@ -39,7 +39,7 @@ struct entry *sf_directory_find(struct sf_directory *dir, const char *name)
 {
 	struct entry *e;
 
-	LIST_FOREACH(e, bucket_of(dir, name), hash_link)
+	LIST_FOREACH (e, bucket_of(dir, name), hash_link)
 		if (!strcmp(e->name, name))
 			return e;
 	return NULL;
@@ -99,8 +99,8 @@ static bool may_go(const struct entry *e, uint64_t unused_ms, bool crowded)
 	if (e->seg)
 		return unused_ms > KNOWN_KEPT_MS &&
 		       !sf_segment_is_shared(e->seg);
-	return unused_ms > (crowded ? e->dir->negative_ttl_ms
-				    : MISSING_KEPT_MS);
+	return unused_ms >
+	       (crowded ? e->dir->negative_ttl_ms : MISSING_KEPT_MS);
 }
 
 /* Names that were never there are cheap to ask for: keep their number small. */

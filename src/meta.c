@@ -42,9 +42,8 @@ static const struct sf_meta_ops *find_backend(const char *scheme, size_t len)
 
 /* Mooncake's rules: what is before the first "://" is the scheme, case counts,
  * and without one it is etcd; one word stands for peer to peer. */
-static const struct sf_meta_ops *parse_source(const char *source,
-					      const char **rest,
-					      struct sf_err *err)
+static const struct sf_meta_ops *
+parse_source(const char *source, const char **rest, struct sf_err *err)
 {
 	const struct sf_meta_ops *ops;
 	const char *scheme = source, *sep = strstr(source, "://");
@@ -64,7 +63,8 @@ static const struct sf_meta_ops *parse_source(const char *source,
 	if (!ops)
 		sf_err_set(err, -EINVAL,
 			   "metadata store: \"%.*s\" is none that this program "
-			   "knows", (int)(len > 32 ? 32 : len), scheme);
+			   "knows",
+			   (int)(len > 32 ? 32 : len), scheme);
 	return ops;
 }
 
@@ -229,9 +229,9 @@ int sf_meta_lease_revoke(struct sf_meta *meta, int64_t lease,
 	return meta->ops->lease_revoke(meta->priv, lease, err);
 }
 
-int sf_meta_put(struct sf_meta *meta, enum sf_meta_kind kind,
-		const char *name, const char *value, size_t len,
-		int64_t lease, struct sf_err *err)
+int sf_meta_put(struct sf_meta *meta, enum sf_meta_kind kind, const char *name,
+		const char *value, size_t len, int64_t lease,
+		struct sf_err *err)
 {
 	if (!meta->ops->put)
 		return unsupported(meta, "write", err);

@@ -23,9 +23,9 @@ struct job {
 
 struct sf_workers {
 	pthread_mutex_t lock;
-	pthread_cond_t work;		/* queue or stop changed */
-	STAILQ_HEAD(, job) queue;	/* under lock */
-	bool stop;			/* under lock */
+	pthread_cond_t work;	  /* queue or stop changed */
+	STAILQ_HEAD(, job) queue; /* under lock */
+	bool stop;		  /* under lock */
 	char name[16];
 	unsigned int nr_threads;
 	pthread_t threads[];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Single requests: a pool of easy handles, each with its kept connections. The
- * lock guards the pool only, never a transfer. What a request may and may not do
- * (redirects, proxies, verification) is decided in set_options() and nowhere
+ * lock guards the pool only, never a transfer. What a request may and may not
+ * do (redirects, proxies, verification) is decided in set_options() and nowhere
  * else. Knows HTTP, not what the bodies mean.
  */
 #include "config.h"
@@ -27,7 +27,7 @@ struct sf_curl {
 	char *key_file;
 	bool use_proxy;
 	pthread_mutex_t lock;
-	CURL *idle[NR_IDLE_MAX];	/* under lock, as nr_idle */
+	CURL *idle[NR_IDLE_MAX]; /* under lock, as nr_idle */
 	unsigned int nr_idle;
 };
 
@@ -58,8 +58,9 @@ int sf_curl_new(struct sf_curl **out, const struct sf_curl_config *config,
 
 	if (config->key_file && *config->key_file &&
 	    (!config->cert_file || !*config->cert_file))
-		return sf_err_set(err, -EINVAL, "TLS key %s without a "
-				  "certificate", config->key_file);
+		return sf_err_set(err, -EINVAL,
+				  "TLS key %s without a certificate",
+				  config->key_file);
 	if (curl_global_init(CURL_GLOBAL_DEFAULT))
 		return sf_err_set(err, -ENOMEM, "libcurl does not start");
 	curl = calloc(1, sizeof(*curl));
@@ -286,92 +287,11 @@ void sf_curl_exchange_fini(struct exchange *ex, struct sf_curl *curl)
 	memset(ex, 0, sizeof(*ex));
 }
 
-/* ---- verdicts ---- */
-
-static int connect_errno(CURL *easy)
-{
-	long os_errno = 0;
-
-	curl_easy_getinfo(easy, CURLINFO_OS_ERRNO, &os_errno);
-	switch (os_errno) {
-	case EHOSTUNREACH:
-	case ENETUNREACH:
-	case ETIMEDOUT:
-		return -(int)os_errno;
-	default:
-		return -ECONNREFUSED;
-	}
-}
-
-/* OpenSSL names a refusal by the peer "alert": it did not like our side. */
-static int tls_errno(const char *text, int otherwise)
-{
-	return strstr(text, "alert") ? -EACCES : otherwise;
-}
-
-static int map_code(struct exchange *ex, CURLcode code)
-{
-	switch (code) {
-	case CURLE_OK:
-		return 0;
-	case CURLE_COULDNT_RESOLVE_HOST:
-	case CURLE_COULDNT_RESOLVE_PROXY:
-		return -EHOSTUNREACH;
-	case CURLE_COULDNT_CONNECT:
-		return connect_errno(ex->easy);
-	case CURLE_OPERATION_TIMEDOUT:
-		return -ETIMEDOUT;
-	case CURLE_GOT_NOTHING:
-		return -ENODATA;
-	case CURLE_SEND_ERROR:
-	case CURLE_RECV_ERROR:
-		return tls_errno(ex->text, -ECONNRESET);
-	case CURLE_PARTIAL_FILE:
-		return -ECONNRESET;
-	case CURLE_SSL_CONNECT_ERROR:
-		return tls_errno(ex->text, -EPROTO);
-	case CURLE_PEER_FAILED_VERIFICATION:
-	case CURLE_UNSUPPORTED_PROTOCOL:
-	case CURLE_WEIRD_SERVER_REPLY:
-		return -EPROTO;
-	case CURLE_SSL_CERTPROBLEM:
-	case CURLE_SSL_CACERT_BADFILE:
-		return -EACCES;
-	case CURLE_ABORTED_BY_CALLBACK:
-		return -ECANCELED;
-	case CURLE_WRITE_ERROR:
-		return ex->fn_result ? ex->fn_result : -EIO;
-	case CURLE_OUT_OF_MEMORY:
-		return -ENOMEM;
-	default:
-		return -EIO;
-	}
-}
-
-int sf_curl_exchange_result(struct exchange *ex, CURLcode code,
-			    struct sf_err *err)
-{
-	int res = map_code(ex, code);
-	const char *text = ex->text, *hint = "";
-
-	if (!res || res == ex->fn_result)
-		return res;
-	if (code == CURLE_COULDNT_CONNECT)
-		text = strerror(-res);
-	else if (!*text)
-		text = curl_easy_strerror(code);
-	if (code == CURLE_SSL_CONNECT_ERROR && res == -EPROTO)
-		hint = " (does it speak TLS?)";
-	return sf_err_set(err, res, "%s: %s%s%s", ex->request->where, text,
-			  hint,
-			  ex->use_proxy ? " (a proxy may be in between)" : "");
-}
-
 /* ---- a request with a bounded reply ---- */
 
 struct sink {
 	struct sf_curl_reply reply;
-	size_t size;		/* allocated */
+	size_t size; /* allocated */
 	size_t max;
 };
 

@@ -19,8 +19,8 @@ struct sf_curl_stream {
 	sf_curl_data_fn *fn;
 	void *arg;
 	struct sf_curl_request request;
-	struct exchange ex;	/* ex.easy is NULL while none is started */
-	bool got_data;		/* since run was entered */
+	struct exchange ex; /* ex.easy is NULL while none is started */
+	bool got_data;	    /* since run was entered */
 };
 
 int sf_curl_stream_new(struct sf_curl_stream **out, struct sf_curl *curl,

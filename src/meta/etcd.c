@@ -61,8 +61,7 @@ static void etcd_close(void *priv)
 static int copy_config(struct sf_etcd *etcd,
 		       const struct sf_meta_config *config, struct sf_err *err)
 {
-	etcd->timeout_ms = config->timeout_ms ? config->timeout_ms
-					      : TIMEOUT_MS;
+	etcd->timeout_ms = config->timeout_ms ? config->timeout_ms : TIMEOUT_MS;
 	etcd->connect_timeout_ms = config->connect_timeout_ms
 					   ? config->connect_timeout_ms
 					   : CONNECT_TIMEOUT_MS;
@@ -107,8 +106,8 @@ static int first_try(struct sf_etcd *etcd, bool tls, struct sf_err *err)
 		sf_log(LOG_WARNING, SF_LOG_META,
 		       "etcd: the password crosses the network in clear "
 		       "without TLS");
-	res = sf_etcd_ping(etcd, UINT_MAX, sf_now_ms() + etcd->timeout_ms,
-			   NULL, err);
+	res = sf_etcd_ping(etcd, UINT_MAX, sf_now_ms() + etcd->timeout_ms, NULL,
+			   err);
 	/* The program may fork before it asks again. */
 	sf_curl_drop_idle(etcd->curl);
 	if (!res)
@@ -178,9 +177,9 @@ static char *get_body(const struct sf_etcd *etcd, const char *name)
 
 	if (segment && rpc)
 		body = sf_etcd_format("{\"success\":["
-			      "{\"request_range\":{\"key\":\"%s\"}},"
-			      "{\"request_range\":{\"key\":\"%s\"}}]}",
-			      segment, rpc);
+				      "{\"request_range\":{\"key\":\"%s\"}},"
+				      "{\"request_range\":{\"key\":\"%s\"}}]}",
+				      segment, rpc);
 	free(segment);
 	free(rpc);
 	return body;
@@ -207,7 +206,7 @@ static int take_value(const struct sf_etcd_reply *reply, int i,
 	res = sf_etcd_bytes(out, kv, "value");
 	if (res != -ENOENT)
 		return res;
-	*out = sf_blob_new("", 0);	/* empty values are left out */
+	*out = sf_blob_new("", 0); /* empty values are left out */
 	return *out ? 0 : -ENOMEM;
 }
 
@@ -227,8 +226,9 @@ static int etcd_get(void *priv, const char *name, struct sf_blob **segment,
 		res = take_value(&reply, 1, &found[1]);
 	sf_etcd_reply_fini(&reply);
 	if (res) {
-		sf_err_set(err, res, "etcd: the reply about \"%s\" makes no "
-			   "sense", name);
+		sf_err_set(err, res,
+			   "etcd: the reply about \"%s\" makes no sense",
+			   name);
 		goto fail;
 	}
 	if (!found[0] && !found[1])
@@ -255,8 +255,8 @@ static char *put_body(const struct sf_etcd *etcd, enum sf_meta_kind kind,
 
 	if (key && value64)
 		body = sf_etcd_format("{\"key\":\"%s\",\"value\":\"%s\","
-			      "\"lease\":\"%" PRId64 "\"}",
-			      key, value64, lease);
+				      "\"lease\":\"%" PRId64 "\"}",
+				      key, value64, lease);
 	free(key);
 	free(value64);
 	return body;
@@ -271,7 +271,8 @@ static int etcd_put(void *priv, enum sf_meta_kind kind, const char *name,
 	int res;
 
 	res = sf_etcd_run(etcd, "kv/put",
-		  put_body(etcd, kind, name, value, len, lease), &reply, err);
+			  put_body(etcd, kind, name, value, len, lease), &reply,
+			  err);
 	if (!res)
 		sf_etcd_reply_fini(&reply);
 	if (res == -EMSGSIZE)
@@ -315,8 +316,9 @@ static int etcd_lease_grant(void *priv, unsigned int ttl_s, int64_t *lease,
 	int64_t id;
 	int res;
 
-	res = sf_etcd_run(etcd, "lease/grant", sf_etcd_format("{\"TTL\":\"%u\"}", ttl_s),
-		  &reply, err);
+	res = sf_etcd_run(etcd, "lease/grant",
+			  sf_etcd_format("{\"TTL\":\"%u\"}", ttl_s), &reply,
+			  err);
 	if (res)
 		return res;
 	res = sf_etcd_int(&id, reply.json, "ID", reply.raw);
@@ -337,7 +339,8 @@ static int etcd_lease_keepalive(void *priv, int64_t lease, struct sf_err *err)
 	int res;
 
 	res = sf_etcd_run(etcd, "lease/keepalive",
-		  sf_etcd_format("{\"ID\":\"%" PRId64 "\"}", lease), &reply, err);
+			  sf_etcd_format("{\"ID\":\"%" PRId64 "\"}", lease),
+			  &reply, err);
 	if (res)
 		return res;
 	result = sf_etcd_member(reply.json, "result");
@@ -359,29 +362,30 @@ static int etcd_lease_revoke(void *priv, int64_t lease, struct sf_err *err)
 	int res;
 
 	res = sf_etcd_run(etcd, "lease/revoke",
-		  sf_etcd_format("{\"ID\":\"%" PRId64 "\"}", lease), &reply, err);
+			  sf_etcd_format("{\"ID\":\"%" PRId64 "\"}", lease),
+			  &reply, err);
 	if (!res)
 		sf_etcd_reply_fini(&reply);
 	return res;
 }
 
-#define ETCD_OPS                                                              \
-	.caps = SF_META_CAN_LIST | SF_META_CAN_WATCH | SF_META_CAN_WRITE |    \
-		SF_META_CAN_LEASE,                                            \
-	.close = etcd_close, .get = etcd_get, .list = sf_etcd_list,           \
-	.watch = sf_etcd_watch, .unwatch = sf_etcd_unwatch,                   \
-	.lease_grant = etcd_lease_grant,                                      \
-	.lease_keepalive = etcd_lease_keepalive,                              \
+#define ETCD_OPS                                                               \
+	.caps = SF_META_CAN_LIST | SF_META_CAN_WATCH | SF_META_CAN_WRITE |     \
+		SF_META_CAN_LEASE,                                             \
+	.close = etcd_close, .get = etcd_get, .list = sf_etcd_list,            \
+	.watch = sf_etcd_watch, .unwatch = sf_etcd_unwatch,                    \
+	.lease_grant = etcd_lease_grant,                                       \
+	.lease_keepalive = etcd_lease_keepalive,                               \
 	.lease_revoke = etcd_lease_revoke, .put = etcd_put, .del = etcd_del
 
 const struct sf_meta_ops sf_meta_etcd = {
 	.scheme = "etcd",
 	.open = etcd_open,
-	ETCD_OPS
+	ETCD_OPS,
 };
 
 const struct sf_meta_ops sf_meta_etcds = {
 	.scheme = "etcds",
 	.open = etcds_open,
-	ETCD_OPS
+	ETCD_OPS,
 };

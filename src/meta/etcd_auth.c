@@ -130,9 +130,9 @@ int sf_etcd_token(struct sf_etcd *etcd, unsigned int i,
 	}
 	pthread_mutex_unlock(&etcd->lock);
 	if (have)
-		return *nr && !*token ? sf_err_set(err, -ENOMEM,
-						   "out of memory")
-				      : 0;
+		return *nr && !*token
+			       ? sf_err_set(err, -ENOMEM, "out of memory")
+			       : 0;
 	res = authenticate(etcd, i, call, token, err);
 	if (!res)
 		store_token(etcd, *token, nr);

@@ -155,11 +155,14 @@ static int hung_up(struct sf_etcd *etcd, unsigned int i, bool with_token,
 		return sf_err_set(err, -EACCES,
 				  "%s: closes the connection without an "
 				  "answer, as it may do when it refuses a "
-				  "user", where);
+				  "user",
+				  where);
 	return sf_err_set(err, -EIO,
 			  "%s: closed the connection without an answer%s",
-			  where, strncmp(etcd->endpoints[i].url, "https:", 6)
-					 ? " (does it want TLS?)" : "");
+			  where,
+			  strncmp(etcd->endpoints[i].url, "https:", 6)
+				  ? " (does it want TLS?)"
+				  : "");
 }
 
 int sf_etcd_call_at(struct sf_etcd *etcd, unsigned int i,
@@ -176,8 +179,7 @@ int sf_etcd_call_at(struct sf_etcd *etcd, unsigned int i,
 		res = sf_etcd_token(etcd, i, call, &token, &nr, err);
 		if (res)
 			break;
-		res = sf_etcd_exchange(etcd, i, call, token, reply, &auth,
-				       err);
+		res = sf_etcd_exchange(etcd, i, call, token, reply, &auth, err);
 		sf_etcd_secret_free(token);
 		if (res == -ENODATA && nr)
 			auth = true;
@@ -301,8 +303,8 @@ int sf_etcd_ping(struct sf_etcd *etcd, unsigned int i, uint64_t deadline_ms,
 	int res;
 
 	key = sf_etcd_base64(etcd->prefix, strlen(etcd->prefix));
-	if (!key || asprintf(&body, "{\"key\":\"%s\",\"count_only\":true}",
-			     key) < 0) {
+	if (!key ||
+	    asprintf(&body, "{\"key\":\"%s\",\"count_only\":true}", key) < 0) {
 		free(key);
 		return sf_err_set(err, -ENOMEM, "out of memory");
 	}

@@ -97,8 +97,8 @@ static int add_endpoint(struct sf_etcd *etcd, const char *item, bool tls,
 	etcd->endpoints = more;
 	last = &more[etcd->nr_endpoints];
 	memset(last, 0, sizeof(*last));
-	if (asprintf(&last->where, "%s%s", item,
-		     *end ? "" : ":" DEFAULT_PORT) < 0)
+	if (asprintf(&last->where, "%s%s", item, *end ? "" : ":" DEFAULT_PORT) <
+	    0)
 		return sf_err_set(err, -ENOMEM, "out of memory");
 	etcd->nr_endpoints++;
 	last->url = make_url(last->where, tls);
@@ -113,7 +113,7 @@ static char *trim(char *item)
 	len = strlen(item);
 	while (len && strchr(" \t", item[len - 1]))
 		len--;
-	if (len && item[len - 1] == '/')	/* "etcd://h1:2379/" */
+	if (len && item[len - 1] == '/') /* "etcd://h1:2379/" */
 		len--;
 	item[len] = '\0';
 	return item;

@@ -15,7 +15,7 @@
 
 #include "blob.h"
 
-#define EXACT_MAX 9007199254740992.0	/* 2^53: doubles are exact below */
+#define EXACT_MAX 9007199254740992.0 /* 2^53: doubles are exact below */
 
 static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 			       "abcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -83,8 +83,7 @@ int sf_etcd_unbase64(struct sf_blob **out, const char *text)
 		}
 		bits = bits << 6 | (uint32_t)d;
 		if (i % 4)
-			blob->data[done++] =
-				(char)(bits >> (6 - 2 * (i % 4)));
+			blob->data[done++] = (char)(bits >> (6 - 2 * (i % 4)));
 	}
 	*out = blob;
 	return 0;

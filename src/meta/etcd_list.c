@@ -19,14 +19,14 @@
 #include "err.h"
 #include "meta/etcd_json.h"
 
-#define PAGE	   1000
-#define NR_MAX	   (4u << 20)	/* names; a store has some thousands */
-#define NR_ASK	   64		/* etcd takes 128 in one transaction */
+#define PAGE   1000
+#define NR_MAX (4u << 20) /* names; a store has some thousands */
+#define NR_ASK 64	  /* etcd takes 128 in one transaction */
 
 struct name {
 	char *text;
-	bool rpc;		/* from rpc_meta */
-	bool described;		/* has a descriptor */
+	bool rpc;	/* from rpc_meta */
+	bool described; /* has a descriptor */
 };
 
 struct names {
@@ -88,7 +88,7 @@ static char *page_body(const void *from, size_t from_len, const char *folder)
 
 	if (!stop)
 		return NULL;
-	stop[strlen(stop) - 1]++;	/* "ram/" ends before "ram0" */
+	stop[strlen(stop) - 1]++; /* "ram/" ends before "ram0" */
 	key = sf_etcd_base64(from, from_len);
 	end = sf_etcd_base64(stop, strlen(stop));
 	if (key && end)
@@ -110,7 +110,8 @@ static int take_page(struct names *names, const struct sf_etcd_reply *reply,
 	int res = 0;
 
 	*last = NULL;
-	cJSON_ArrayForEach(kv, kvs) {
+	cJSON_ArrayForEach(kv, kvs)
+	{
 		sf_blob_put(key);
 		key = NULL;
 		res = sf_etcd_bytes(&key, kv, "key");
@@ -164,7 +165,7 @@ static int list_folder(struct names *names, const char *folder, bool rpc,
 			list_error(res, err);
 			break;
 		}
-		if (last) {	/* go on behind it: its NUL counts */
+		if (last) { /* go on behind it: its NUL counts */
 			from = last->data;
 			len = last->len + 1;
 		}

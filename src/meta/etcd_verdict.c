@@ -103,8 +103,8 @@ static bool parse_error(const cJSON *json, int *code, const char **message)
 	return true;
 }
 
-static int no_etcd(const char *where, long status, const char *data,
-		   bool *auth, struct sf_err *err)
+static int no_etcd(const char *where, long status, const char *data, bool *auth,
+		   struct sf_err *err)
 {
 	int len = (int)strcspn(data, "\r\n");
 
@@ -122,13 +122,14 @@ static int no_etcd(const char *where, long status, const char *data,
 	if (status >= 300 && status < 400)
 		return sf_err_set(err, -EBADMSG,
 				  "%s: redirects (status %ld), which is not "
-				  "followed", where, status);
+				  "followed",
+				  where, status);
 	if (strstr(data, "HTTP request to an HTTPS server"))
-		return sf_err_set(err, -EPROTO,
-				  "%s: wants TLS (etcds://)", where);
+		return sf_err_set(err, -EPROTO, "%s: wants TLS (etcds://)",
+				  where);
 	return sf_err_set(err, status >= 500 ? -EIO : -EBADMSG,
-			  "%s: not an answer of etcd (status %ld): %.*s",
-			  where, status, len, data);
+			  "%s: not an answer of etcd (status %ld): %.*s", where,
+			  status, len, data);
 }
 
 /* Why a user that was not given is missing, for those who expect that their

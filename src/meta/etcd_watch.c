@@ -30,7 +30,7 @@
 
 #define PING_EVERY_MS	5000
 #define PING_TIMEOUT_MS 5000
-#define CREATE_MS	5000	/* for the first answer of a stream */
+#define CREATE_MS	5000 /* for the first answer of a stream */
 #define BACKOFF_MIN_MS	100
 #define BACKOFF_MAX_MS	5000
 
@@ -42,12 +42,12 @@ struct sf_etcd_watch {
 	atomic_bool stop;
 	struct sf_curl_stream *stream;
 
-	char *line;		/* what came of the line that is not whole */
+	char *line; /* what came of the line that is not whole */
 	size_t len, size;
-	bool standing;		/* between SYNC and LOST */
+	bool standing; /* between SYNC and LOST */
 	unsigned int endpoint;
-	unsigned int token_nr;	/* of the stream */
-	struct sf_err err;	/* why the stream broke */
+	unsigned int token_nr; /* of the stream */
+	struct sf_err err;     /* why the stream broke */
 };
 
 /* ---- one line of the stream ---- */
@@ -71,7 +71,8 @@ static int take_events(struct sf_etcd_watch *watch, const cJSON *result)
 	struct sf_blob *key;
 	int res;
 
-	cJSON_ArrayForEach(event, sf_etcd_member(result, "events")) {
+	cJSON_ArrayForEach(event, sf_etcd_member(result, "events"))
+	{
 		res = sf_etcd_bytes(&key, sf_etcd_member(event, "kv"), "key");
 		if (res == -ENOMEM)
 			return res;
@@ -194,7 +195,8 @@ static char *create_body(const struct sf_etcd *etcd)
 	if (key && end)
 		body = sf_etcd_format("{\"create_request\":{\"key\":\"%s\","
 				      "\"range_end\":\"%s\","
-				      "\"progress_notify\":true}}", key, end);
+				      "\"progress_notify\":true}}",
+				      key, end);
 	free(stop);
 	free(key);
 	free(end);
@@ -319,7 +321,7 @@ static void *watch_main(void *arg)
 {
 	struct sf_etcd_watch *watch = arg;
 	unsigned int pause_ms = BACKOFF_MIN_MS;
-	struct sf_err told = { 0 };
+	struct sf_err told = {0};
 
 	pthread_setname_np(pthread_self(), "etcd-watch");
 	while (!stopping(watch)) {
