@@ -153,9 +153,11 @@ static void print_owner(const struct sf_segment *seg, FILE *out)
 			     "reach it\n");
 }
 
-/* Text from the store in one line. */
+/* Text from the store, if there is any, in one line. */
 static void print_text(const char *key, const char *text, FILE *out)
 {
+	if (!*text)
+		return;
 	fprintf(out, "%s: ", key);
 	for (; *text; text++)
 		fputc((unsigned char)*text < 0x20 || *text == 0x7f ? '?'

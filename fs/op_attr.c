@@ -29,6 +29,8 @@ static bool is_there(const struct sf_node *n, struct sf_segment *seg)
 /*
  * A file that is open keeps its attributes when its buffer is gone: they are in
  * the node's identity, and a shrink must not show through an old handle.
+ * Otherwise ESTALE: the kernel walks the path again, and LOOKUP asks the store
+ * what the name stands for now.
  */
 static int get_attr(struct sf_fs *fs, struct sf_node *n, struct stat *st)
 {
@@ -42,7 +44,7 @@ static int get_attr(struct sf_fs *fs, struct sf_node *n, struct stat *st)
 			res = n->kind == SF_NODE_BUFFER &&
 					      atomic_load(&n->nr_open)
 				      ? 0
-				      : -ENOENT;
+				      : -ESTALE;
 	}
 	if (!res)
 		sf_control_attr(fs, n, seg, st);

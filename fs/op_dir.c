@@ -2,8 +2,8 @@
 /*
  * OPENDIR, READDIR, READDIRPLUS. A directory's contents are frozen when it is
  * opened: of a segment from its snapshot, of the root from the store's listing,
- * which is asked for on a worker. Listing the root pulls no descriptors:
- * segments that are not known yet are named without attributes.
+ * which is asked for on a worker. Listing the root pulls no descriptors: that
+ * a segment is there is all that its directory's attributes need.
  */
 #include "config.h"
 #include "fs/internal.h"
@@ -115,21 +115,26 @@ static struct sf_segment *snapshot_of(struct listing *l,
 	return seg ? sf_segment_get(seg) : NULL;
 }
 
-/* Attributes and a lookup reference, if they are at hand; else E stays as it
- * is: a name and a type, which the kernel looks up when it wants more. */
+/*
+ * Attributes and a lookup reference. Without memory E stays as it is: a name and
+ * a type, which the kernel looks up when it wants more. What has no snapshot is
+ * followed by no watch, so the kernel may not keep it for long.
+ */
 static void fill_entry(struct listing *l, const struct sf_node_key *key,
 		       struct fuse_entry_param *e)
 {
+	const struct sf_fs_config *config = &l->fs->config;
 	struct sf_segment *seg = snapshot_of(l, key);
+	bool unknown = key->kind == SF_NODE_SEGMENT && !seg;
 	struct sf_node *n;
 
-	if (key->kind == SF_NODE_SEGMENT && !seg)
-		return;
 	if (!sf_node_obtain(l->fs->nodes, key, l->h->node, &n)) {
 		sf_control_attr(l->fs, n, seg, &e->attr);
 		e->ino = n->id;
-		e->entry_timeout = sf_entry_timeout(l->fs);
-		e->attr_timeout = sf_attr_timeout(l->fs, n->kind);
+		e->entry_timeout = unknown ? config->entry_timeout_ms / 1000.0
+					   : sf_entry_timeout(l->fs);
+		e->attr_timeout = unknown ? config->attr_timeout_ms / 1000.0
+					  : sf_attr_timeout(l->fs, n->kind);
 		sf_node_looked_up(l->fs->nodes, n);
 		sf_node_put(l->fs->nodes, n);
 	}
