@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "blob.h"
 #include "fs/chain.h"
 #include "fs/mem.h"
 #include "iobuf.h"
@@ -183,7 +184,11 @@ void sf_op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 		return;
 	}
 	if (h->text) {
-		sf_reply_text(req, h->text, size, off);
+		/* The handle may be released before the reply returns. */
+		struct sf_blob *text = sf_blob_get(h->text);
+
+		sf_reply_text(req, text, size, off);
+		sf_blob_put(text);
 		return;
 	}
 	if (size > SF_FS_MAX_IO)
