@@ -116,9 +116,9 @@ static struct sf_segment *snapshot_of(struct listing *l,
 }
 
 /*
- * Attributes and a lookup reference. Without memory E stays as it is: a name and
- * a type, which the kernel looks up when it wants more. What has no snapshot is
- * followed by no watch, so the kernel may not keep it for long.
+ * Attributes and a lookup reference. Without memory E stays as it is: a name
+ * and a type, which the kernel looks up when it wants more. What has no
+ * snapshot is followed by no watch, so the kernel may not keep it for long.
  */
 static void fill_entry(struct listing *l, const struct sf_node_key *key,
 		       struct fuse_entry_param *e)
