@@ -173,7 +173,11 @@ etcd_is_well() {
 
 # put KEY VALUE, as they are.
 put() {
-	printf %s "$2" | soon etcdctl put -- "$1" >/dev/null
+	if [ -n "$2" ]; then
+		printf %s "$2" | soon etcdctl put -- "$1" >/dev/null
+	else
+		soon etcdctl put -- "$1" "" >/dev/null
+	fi
 }
 
 # descriptor NAME PORT VERSION ADDR:LENGTH[:LOCATION]...: its text.

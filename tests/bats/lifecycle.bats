@@ -14,7 +14,11 @@ teardown() {
 
 # The process that serves $MNT, when it is not a child.
 daemon_pid() {
-	pgrep -f "segfs .*$MNT\$" | head -n1
+	pgrep -x -f "segfs .*$MNT( .*)?"
+}
+
+no_daemon() {
+	! daemon_pid
 }
 
 @test "--help and --version go to standard output" {
@@ -65,7 +69,7 @@ daemon_pid() {
 	[ "$output" = "" ]
 	timeout 2 test -e "$(buffer one)"
 	fusermount3 -u "$MNT"
-	wait_for 5 bash -c "! pgrep -f 'segfs .*$MNT\$'"
+	wait_for 5 no_daemon
 }
 
 @test "a daemon that cannot start says why to its parent" {
@@ -138,7 +142,7 @@ daemon_pid() {
 	timeout 15 segfs "$ETCD" "$MNT" -o ro,_netdev
 	[[ $(awk -v m="$MNT" '$2 == m { print $4 }' /proc/self/mounts) == ro,* ]]
 	fusermount3 -u "$MNT"
-	wait_for 5 bash -c "! pgrep -f 'segfs .*$MNT'"
+	wait_for 5 no_daemon
 }
 
 @test "mount -t fuse.segfs mounts" {
@@ -153,7 +157,7 @@ daemon_pid() {
 	[ "$status" = 0 ]
 	[ -e "$MNT/.segfs/version" ]
 	umount "$MNT"
-	wait_for 5 bash -c "! pgrep -f 'segfs .*$MNT'"
+	wait_for 5 no_daemon
 }
 
 @test "READY=1 is sent to the service manager when the mount answers" {
