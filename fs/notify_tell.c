@@ -158,8 +158,11 @@ static void tell_change(struct sf_fs *fs, const struct sf_change *c)
 	if (c->new_seg) {
 		same = tell_fresh(fs, c, dir->id) && same;
 	} else {
+		/* Not as deleted: the kernel marks such a directory dead, and
+		 * keeps it so, empty, when the segment comes back while
+		 * somebody has a file of it open. */
 		sf_name_encode(c->name, name);
-		deleted(fs, SF_NODE_ROOT_ID, dir->id, name);
+		inval_entry(fs, SF_NODE_ROOT_ID, name);
 	}
 	if (!same || !c->old_seg || !c->new_seg)
 		inval_data(fs, dir->id);

@@ -47,6 +47,19 @@ buffers() {
 	wait_for 3 bash -c "! stat '$MNT/seg' 2>/dev/null"
 }
 
+@test "a segment that comes back is seen, though a file of it was open" {
+	put_segment seg "$(descriptor seg 9 2 65536:4096)"
+	mount_segfs
+	exec 8<"$MNT/seg/0x10000"
+	del_segment seg
+	wait_for 1 bash -c "! stat '$MNT/seg' 2>/dev/null"
+	put_segment seg "$(descriptor seg 9 2 131072:4096)"
+	wait_for 1 stat "$MNT/seg/0x20000"
+	[ "$(buffers seg)" = 0x20000 ]
+	[ -s "$MNT/seg/.segfs/status" ]
+	exec 8<&-
+}
+
 @test "a lease that ends takes its segment away" {
 	start_exporter one --lease 2 --buffer size=4096,location=cpu:0
 	mount_segfs
