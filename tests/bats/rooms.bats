@@ -118,8 +118,8 @@ sources() {
 # Option names in a page: mdoc's "Fl -name" and ".It Cm name", man's "\-\-name".
 page_options() {
 	sed -nE -e 's/^\.It Cm ([a-z_-]+).*/\1/p' "$1" | tr _ - >"$BATS_TEST_TMPDIR/names"
-	grep -oE '(Fl -|\\-\\-)[a-z-]+' "$1" |
-		sed -E 's/^(Fl -|\\-\\-)//' >>"$BATS_TEST_TMPDIR/names"
+	tr -d '\\' <"$1" | grep -oE '(Fl -|--)[a-z-]+' |
+		sed -E 's/^(Fl -|--)//' >>"$BATS_TEST_TMPDIR/names"
 	sort -u "$BATS_TEST_TMPDIR/names"
 }
 
@@ -132,6 +132,7 @@ help_options() {
 	local p
 	for p in segfs segfs-export segctl; do
 		run -0 comm -23 <(help_options "$p") <(page_options "man/$p.1")
+		echo "$p: $output"
 		# Those that every program has.
 		[ "$(grep -vxE 'help|version' <<<"$output")" = "" ]
 	done
