@@ -57,18 +57,15 @@ static void patch_init(struct sf_fs *fs, struct iovec *iov, int count)
 
 #endif
 
-/* The one place where a session thread waits, and may be cancelled. */
+/* The one place where a session thread waits. */
 static ssize_t hook_read(int fd, void *buf, size_t len, void *userdata)
 {
 	struct sf_fs *fs = userdata;
 	ssize_t n;
-	int old;
 
 	if (len > SF_FS_IOBUF_BYTES)
 		len = SF_FS_IOBUF_BYTES;
-	pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &old);
 	n = read(fd, buf, len);
-	pthread_setcancelstate(old, NULL);
 	if (!fs->init_done)
 		note_init(fs, buf, n);
 	return n;

@@ -33,6 +33,7 @@
 #define STOP_NOTIFY_MS	 500	/* then the connection is cut by force */
 #define STOP_ANSWERS_MS	 500
 #define NO_MEMORY_PAUSE_MS 20
+#define WAKE_SIGNAL	 SIGRTMIN	/* ends a thread's read() */
 
 static __thread struct sf_fs_thread *self;
 
@@ -93,9 +94,8 @@ static int serve_one(struct sf_fs_thread *th)
 static void *serve(void *arg)
 {
 	struct sf_fs_thread *th = arg;
-	int old, res;
+	int res;
 
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old);
 	pthread_setname_np(pthread_self(), "segfs-session");
 	self = th;
 	do
@@ -121,17 +121,30 @@ static void end_notifications(struct sf_fs *fs)
 		umount2(fs->config.mountpoint, MNT_FORCE | MNT_DETACH);
 }
 
+/* A signal may come just before the read that it is to end: so again. */
+static void join(pthread_t id)
+{
+	struct timespec until;
+
+	do {
+		pthread_kill(id, WAKE_SIGNAL);
+		clock_gettime(CLOCK_REALTIME, &until);
+		until.tv_nsec += STOP_STEP_MS * 1000000L;
+		if (until.tv_nsec >= 1000000000L) {
+			until.tv_sec++;
+			until.tv_nsec -= 1000000000L;
+		}
+	} while (pthread_timedjoin_np(id, NULL, &until));
+}
+
 static void end_threads(struct sf_fs *fs)
 {
 	fuse_session_exit(fs->se);
-	for (unsigned int i = 0; i < fs->config.threads; i++)
-		if (fs->threads[i].running)
-			pthread_cancel(fs->threads[i].id);
 	for (unsigned int i = 0; i < fs->config.threads; i++) {
 		struct sf_fs_thread *th = &fs->threads[i];
 
 		if (th->running)
-			pthread_join(th->id, NULL);
+			join(th->id);
 		th->running = false;
 		if (th->buf)
 			sf_iobuf_put(fs->config.pool, th->buf);
@@ -167,13 +180,21 @@ static void end_session(struct sf_fs *fs)
 
 /* ---- the run ---- */
 
+static void on_wake(int sig)
+{
+}
+
 static int start_threads(struct sf_fs *fs)
 {
+	/* No SA_RESTART: it is there to end a read(). */
+	struct sigaction wake = { .sa_handler = on_wake };
 	sigset_t all, old;
 	int res = 0;
 
-	/* Signals are for the main program's threads. */
+	sigaction(WAKE_SIGNAL, &wake, NULL);
+	/* All others are for the main program's threads. */
 	sigfillset(&all);
+	sigdelset(&all, WAKE_SIGNAL);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	for (unsigned int i = 0; i < fs->config.threads && !res; i++) {
 		struct sf_fs_thread *th = &fs->threads[i];
