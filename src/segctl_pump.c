@@ -21,7 +21,7 @@ struct slot {
 	struct sf_transfer t;
 	struct pumping *pumping;
 	struct segctl_piece piece;
-	struct sf_iobuf *buf;	/* NULL with a map */
+	struct sf_iobuf *buf;
 	enum slot_state state;	/* pumping->lock */
 	int res;
 };
@@ -66,7 +66,7 @@ static bool start_piece(struct pumping *pu, struct slot *slot, int *ret,
 	}
 	if (!piece->len)
 		return false;
-	piece->mem = p->map ? p->map + piece->off : slot->buf->mem;
+	piece->mem = slot->buf->mem;
 	if (p->op == SF_WRITE) {
 		*ret = p->fill(p->arg, piece, err);
 		if (*ret || !piece->len)
@@ -178,8 +178,6 @@ static int get_buffers(struct pumping *pu)
 {
 	for (unsigned int i = 0; i < pu->depth; i++) {
 		pu->slots[i].pumping = pu;
-		if (pu->p->map)
-			continue;
 		pu->slots[i].buf = sf_iobuf_get(pu->p->s->ctx->pool);
 		if (!pu->slots[i].buf)
 			return -ENOMEM;

@@ -163,7 +163,7 @@ says() {
 	run ! grep -q geheim "/proc/$(pid_of segfs)/cmdline" /proc/self/mounts
 }
 
-@test "a second signal ends the process at once" {
+@test "signals that come together end the process all the same" {
 	mount_segfs
 	local pid
 	pid=$(pid_of segfs)
