@@ -189,8 +189,9 @@ static void cancel_part(struct sf_tcp_peer *p, struct sf_tcp_part *part)
 		sf_tcp_part_finish(p, part, -ECANCELED);
 		break;
 	case SF_TCP_PART_ON_LANE:
-		if (!sf_tcp_part_is_untouched(part)) {
-			/* The only way to be rid of its answer. */
+		/* To close the connection is the only way to be rid of an
+		 * answer; one that was for this part alone goes with it. */
+		if (!sf_tcp_part_is_untouched(part) || part->lone) {
 			sf_tcp_lane_break(part->lane, true);
 			break;
 		}
@@ -215,6 +216,9 @@ static void tcp_cancel(void *peer, struct sf_io *io)
 		job->cancelled = true;
 		for (i = 0; i < job->nr_parts; i++)
 			cancel_part(p, &job->parts[i]);
+		/* It may have been what others waited for. */
+		if (p->nr_waiting)
+			sf_tcp_peer_pump(p);
 	}
 	sf_tcp_peer_leave(p);
 }

@@ -226,7 +226,7 @@ static void serve_deaf(struct fake *f, int fd, unsigned int nr)
 		fake_sleep_ms(2);
 }
 
-static void cancel_in_every_state(void **state)
+static void cancel_in_every_state_of(unsigned int version)
 {
 	struct call c[40];
 	struct rig r;
@@ -234,7 +234,7 @@ static void cancel_in_every_state(void **state)
 
 	rig_init(&r);
 	r.config.tcp_lanes = 2;
-	rig_start(&r, serve_deaf, 2);
+	rig_start(&r, serve_deaf, version);
 	for (i = 0; i < 40; i++) {
 		call_init(&c[i], &r, i % 3 ? SF_WRITE : SF_READ, 0,
 			  i % 2 ? 1000000 : 100);
@@ -251,6 +251,12 @@ static void cancel_in_every_state(void **state)
 		call_fini(&c[i]);
 	}
 	rig_stop(&r);
+}
+
+static void cancel_in_every_state(void **state)
+{
+	cancel_in_every_state_of(2);
+	cancel_in_every_state_of(1);
 }
 
 static void close_with_requests_out(void **state)
