@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Options common to the mount and to segctl: the table, its defaults, the checks
- * across options, and where the password comes from. It is never an option's
- * value: those are seen by ps and end in /proc/mounts.
+ * Options common to the mount and to segctl: the table, its defaults, the
+ * checks across options, and where the password comes from. It is never an
+ * option's value: those are seen by ps and end in /proc/mounts.
  */
 #include "config.h"
 #include "core_options.h"

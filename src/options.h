@@ -18,7 +18,7 @@ enum sf_option_type {
 	SF_OPT_FLAG,		/* bool; "name" or "noname"; min 1: the name
 				 * says false ("rw" of a field read_only) */
 	SF_OPT_UINT,		/* unsigned int, min..max */
-	SF_OPT_SIZE,		/* size_t; K, M, G, T suffixes, powers of 1024 */
+	SF_OPT_SIZE,		/* size_t; K, M, G, T: powers of 1024 */
 	SF_OPT_SECONDS,		/* unsigned int of milliseconds; "5", "0.5",
 				 * "500ms", min..max in ms */
 	SF_OPT_OCTAL,		/* unsigned int */
@@ -69,7 +69,7 @@ int sf_option_parse_args(const struct sf_option *table, void *opts, int argc,
 /* The lines of --help for a table; PREFIX is "--" or "-o ". */
 void sf_option_help(const struct sf_option *table, const char *prefix,
 		    FILE *out);
-/* The options that --help shows, with their present values: "name=value" lines. */
+/* The options that --help shows and their values: "name=value" lines. */
 void sf_option_print(const struct sf_option *table, const void *opts,
 		     FILE *out);
 /* Free the strings. */

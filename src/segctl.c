@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * segctl: the transfers of segfs without a mount. This file has the command
- * line and its tables; the commands are in segctl_*.c. The main thread waits, the
- * core's threads work.
+ * line and its tables; the commands are in segctl_*.c. The main thread waits,
+ * the core's threads work.
  */
 #include "config.h"
 #include "segctl.h"

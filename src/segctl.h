@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Inside segctl: what its commands share. Each command is one function in a file
- * of its own that prints, explains its failure, and returns the exit status.
+ * Inside segctl: what its commands share. Each command is one function in a
+ * file of its own that prints, explains its failure, and returns the exit
+ * status.
  */
 #ifndef SF_SEGCTL_H
 #define SF_SEGCTL_H

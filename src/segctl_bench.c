@@ -2,8 +2,8 @@
 /*
  * segctl bench: transfers measured apart from a mount. Each job has an engine
  * with connections of its own and keeps DEPTH transfers in flight; a completion
- * submits the next one on the thread that brought it, so that no wake-up of ours
- * is in the figures. The main thread sleeps.
+ * submits the next one on the thread that brought it, so that no wake-up of
+ * ours is in the figures. The main thread sleeps.
  */
 #include "config.h"
 #include "segctl_bench.h"

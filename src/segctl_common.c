@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What all commands of segctl need: the context, lookups that wait, failures. */
+/* What all commands of segctl need: context, lookups that wait, failures. */
 #include "config.h"
 #include "segctl.h"
 

@@ -23,8 +23,8 @@ struct segctl_pump {
 	struct segctl_range *range;
 	enum sf_op op;
 	bool ordered;		/* hand pieces over in order */
-	/* Writes: put bytes into piece->mem and say how many in piece->len, fewer
-	 * than asked at the end of the input only. Reads: not called. */
+	/* Writes: put bytes into piece->mem and say how many in piece->len,
+	 * fewer than asked at the end of the input only. Reads: not called. */
 	int (*fill)(void *arg, struct segctl_piece *piece, struct sf_err *err);
 	/* A piece has been moved. */
 	int (*taken)(void *arg, struct segctl_piece *piece,

@@ -144,7 +144,7 @@ static int parse(struct cmdline *c, int argc, char **argv, struct sf_err *err)
 	return ret ? ret : sf_mount_options_check(&c->mount, err);
 }
 
-/* Before anything is started, so that the sentence is the first and only one. */
+/* Before anything is started, so that its sentence is the only one. */
 static int check_mountpoint(struct cmdline *c, struct sf_err *err)
 {
 	struct stat st;

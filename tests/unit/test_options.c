@@ -94,7 +94,8 @@ static void list_sets_every_type(void **state)
 /* What is typed, and the sentence that answers it. */
 static const struct { const char *list, *text; } mistakes[] = {
 	{ "timeout=0", "timeout=0: must be from 0.1 s to 3600 s" },
-	{ "timeout=3600.001", "timeout=3600.001: must be from 0.1 s to 3600 s" },
+	{ "timeout=3600.001",
+	  "timeout=3600.001: must be from 0.1 s to 3600 s" },
 	{ "timeout=-1", "timeout=-1: not a time, such as 5, 0.5 or 500ms" },
 	{ "timeout=1.0001",
 	  "timeout=1.0001: not a time, such as 5, 0.5 or 500ms" },
