@@ -44,8 +44,8 @@ struct sf_fs_config {
 
 	const char *source;	/* fsname, without credentials */
 	const char *mountpoint;
-	const char *options_text;	/* effective options, for .segfs/config */
-	const char *kernel_options;	/* more for the kernel: "noatime", ""  */
+	const char *options_text;	/* effective ones, for .segfs/config */
+	const char *kernel_options;	/* more for the kernel: "noatime" */
 	bool read_only;
 	bool allow_other;
 	uid_t uid;
@@ -77,9 +77,9 @@ struct sf_fs_config {
 int sf_fs_mount(struct sf_fs **out, const struct sf_fs_config *config,
 		struct sf_err *err);
 /*
- * Serve until unmounted or stopped; READY(ARG) is called once, when the kernel's
- * INIT has been answered, i.e. when the mount answers. Returns 0, or a negative
- * errno when the session broke.
+ * Serve until unmounted or stopped; READY(ARG) is called once, when the
+ * kernel's INIT has been answered, i.e. when the mount answers. Returns 0, or a
+ * negative errno when the session broke.
  */
 int sf_fs_run(struct sf_fs *fs, void (*ready)(void *arg), void *arg);
 /* End sf_fs_run() soon, whatever is pending (those get EINTR); the mount is

@@ -53,6 +53,9 @@ static void answer_root(struct sf_ask *ask, int res, struct sf_segment *seg)
 				   .segment = ask->segment,
 				   .place = "" };
 
+	/* The store knows no leading slashes; one segment has one name. */
+	if (!res && strcmp(seg->name, ask->segment))
+		res = -ENOENT;
 	reply_found(ask, res, &key, seg);
 }
 

@@ -33,6 +33,7 @@ static int bind_buffer(struct sf_handle *h, struct sf_segment *seg)
 		return -ESTALE;
 	h->addr = buf->addr;
 	h->length = buf->length;
+	atomic_store(&h->node->stale_told, false);
 	res = sf_registration_bind(h->fs->config.engine, seg, buf, &h->reg);
 	if (!res && h->writable)
 		res = sf_handle_count_writer(h);

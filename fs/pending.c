@@ -89,7 +89,7 @@ static void interrupted(fuse_req_t req, void *data)
 				  ? 0
 				  : fs->config.interrupt_grace_ms;
 
-	if (!sf_pending_is_waiting(p) || p->grace.slot)
+	if (!sf_pending_is_waiting(p) || atomic_exchange(&p->interrupted, true))
 		return;
 	sf_pending_hold(p);
 	if (sf_timer_arm(fs->config.timers, &p->grace, sf_now_ms() + ms,
@@ -108,6 +108,7 @@ void sf_pending_begin(struct sf_pending *p, struct sf_fs *fs, fuse_req_t req,
 	p->shard = shard;
 	atomic_init(&p->state, WAITING);
 	atomic_init(&p->refs, 1);
+	atomic_init(&p->interrupted, false);
 	pthread_mutex_lock(&shard->lock);
 	TAILQ_INSERT_TAIL(&shard->list, p, link);
 	pthread_mutex_unlock(&shard->lock);
@@ -142,7 +143,9 @@ void sf_pending_answered(struct sf_pending *p)
 void sf_pending_end(struct sf_pending *p)
 {
 	assert(!sf_pending_is_waiting(p));
-	if (sf_timer_cancel(p->fs->config.timers, &p->grace))
+	/* A timer that is armed after this has a reference and comes back. */
+	if (atomic_load(&p->interrupted) &&
+	    sf_timer_cancel(p->fs->config.timers, &p->grace))
 		sf_pending_drop(p);
 	sf_pending_drop(p);
 }

@@ -37,6 +37,7 @@ struct sf_pending {
 	/* private to pending.c */
 	atomic_int state;
 	atomic_uint refs;
+	atomic_bool interrupted;
 	struct sf_timer grace;
 	struct sf_pending_shard *shard;
 	TAILQ_ENTRY(sf_pending) link;
