@@ -126,8 +126,10 @@ stop() {
 	[ -e "$dir/pids/$name" ] || dir=$BATS_FILE_TMPDIR
 	pid=$(cat "$dir/pids/$name") || return 1
 	rm -f "$dir/pids/$name"
-	kill "-$sig" "$pid" 2>/dev/null || :
+	# In this order: a CONT that comes late takes away the STOP by which a
+	# leak checker holds a process at its end, and both wait for ever.
 	kill -CONT "$pid" 2>/dev/null || :
+	kill "-$sig" "$pid" 2>/dev/null || :
 	if ! wait_for 10 is_gone "$pid"; then
 		kill -KILL "$pid" 2>/dev/null || :
 		STATUS=137
