@@ -12,8 +12,8 @@ struct sf_signals;
 
 /*
  * Fork; returns in the child, whose parent waits for its report: the parent
- * prints the child's sentence if there is one and exits with its status, or with
- * SF_EXIT_FAILURE when the child ends without a report or has not reported
+ * prints the child's sentence if there is one and exits with its status, or
+ * with SF_EXIT_FAILURE when the child ends without a report or has not reported
  * after LIMIT_MS. Call before threads start. -ENOMEM, -EAGAIN, -EMFILE.
  */
 int sf_background_fork(struct sf_background **out, unsigned int limit_ms,

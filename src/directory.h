@@ -25,7 +25,7 @@ struct sf_directory_config {
 	struct sf_meta *meta;		/* borrowed; outlives the directory */
 	struct sf_workers *workers;	/* borrowed; outlives the directory */
 	unsigned int ttl_ms;		/* freshness without a watch */
-	unsigned int negative_ttl_ms;	/* how long a missing name is believed */
+	unsigned int negative_ttl_ms;	/* how long a name stays missing */
 	bool watch;			/* watch if the store can */
 };
 
@@ -87,7 +87,7 @@ void sf_directory_list_free(struct sf_directory_list *list);
 
 /* For status files and tests. */
 struct sf_directory_info {
-	bool watched;		/* the watch stands: snapshots live until told */
+	bool watched;		/* the watch stands: trust until told */
 	char text[256];		/* why the watch is lost, or the last store
 				 * error; "" */
 	uint64_t pulls;		/* documents asked for since the start */
@@ -97,8 +97,8 @@ struct sf_directory_info {
 };
 void sf_directory_info(struct sf_directory *dir,
 		       struct sf_directory_info *info);
-/* Of one name: age of its snapshot in ms and the error of the last pull (0 if it
- * worked). False: nothing known. */
+/* Of one name: age of its snapshot in ms and the error of the last pull (0 if
+ * it worked). False: nothing known. */
 bool sf_directory_age(struct sf_directory *dir, const char *name,
 		      uint64_t *age_ms, int *last_error);
 

@@ -34,11 +34,12 @@ static int open_backend(struct sf_engine *e, struct engine_backend *b,
 	int node, res;
 
 	res = sf_transport_open(&b->transport, b->ops, config, err);
-	for (unsigned int i = 0; !res && i < ENGINE_MAX_REGIONS &&
-				 sf_iobuf_region(e->pool, i, &base, &len, &node);
-	     i++)
+	for (unsigned int i = 0; !res && i < ENGINE_MAX_REGIONS; i++) {
+		if (!sf_iobuf_region(e->pool, i, &base, &len, &node))
+			break;
 		res = sf_transport_register(b->transport, base, len, node,
 					    &b->mems[i], err);
+	}
 	if (res)
 		close_backend(e, b);
 	return res;

@@ -3,8 +3,8 @@
  * Inside the engine: what transfer.c and session.c share. Callers of the engine
  * include transfer.h only.
  *
- * Locks, in the order they may be taken: engine->lock, session->lock. Neither is
- * held while a transport, the directory or a done() is called.
+ * Locks, in the order they may be taken: engine->lock, session->lock. Neither
+ * is held while a transport, the directory or a done() is called.
  */
 #ifndef SF_ENGINE_H
 #define SF_ENGINE_H
@@ -46,7 +46,7 @@ struct sf_engine {
 
 	pthread_mutex_t lock;
 	pthread_cond_t quiet;	/* in_flight or refreshes reached 0 */
-	struct sf_session *buckets[ENGINE_BUCKETS];	/* under lock, by name */
+	struct sf_session *buckets[ENGINE_BUCKETS];	/* lock; by name */
 	TAILQ_HEAD(, sf_session) all;	/* under lock */
 	TAILQ_HEAD(, sf_session) idle;	/* under lock, oldest first */
 	unsigned int nr_idle, nr_sessions;	/* under lock */
@@ -88,7 +88,7 @@ struct sf_session {
 	struct sf_session *next;	/* engine->lock: bucket */
 	TAILQ_ENTRY(sf_session) link;	/* engine->lock */
 	TAILQ_ENTRY(sf_session) idle_link;	/* engine->lock */
-	unsigned int refs;	/* engine->lock: registrations, refresh, probe */
+	unsigned int refs;	/* engine->lock: who uses it */
 	bool is_idle;		/* engine->lock: on engine->idle */
 	bool is_current;	/* engine->lock: in its bucket */
 	uint64_t idle_since_ms;	/* engine->lock */
@@ -144,7 +144,7 @@ int session_peer(struct sf_session *s, const struct sf_buffer *buf,
 /* Remember an error for status, log it if it is news. */
 void session_note_error(struct sf_session *s, const struct sf_transfer *t,
 			int code);
-/* The peer let a deadline pass: fail new transfers until a probe is answered. */
+/* The peer let a deadline pass: fail new transfers until it answers a probe. */
 void session_suspect(struct sf_session *s, const struct sf_buffer *buf,
 		     struct sf_segment *seg);
 

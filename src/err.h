@@ -40,7 +40,7 @@ enum sf_exit {
 	SF_EXIT_OK = 0,
 	SF_EXIT_FAILURE = 1,	/* none of the below */
 	SF_EXIT_USAGE = 2,	/* the command line is wrong */
-	SF_EXIT_META = 3,	/* metadata store unreachable, or it refused us */
+	SF_EXIT_META = 3,	/* metadata store unreachable or refusing */
 	SF_EXIT_MOUNT = 4,	/* mountpoint or /dev/fuse not usable */
 	SF_EXIT_PEER = 5,	/* the segment or its owner does not answer */
 	SF_EXIT_DATA = 6,	/* bytes could not be moved, or differ */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The gate in front of the metadata backends: one store of descriptors
- * (protocol section 1). Callers use sf_meta_*() only; a backend is one file under
- * meta/ that exports one const struct sf_meta_ops.
+ * (protocol section 1). Callers use sf_meta_*() only; a backend is one file
+ * under meta/ that exports one const struct sf_meta_ops.
  *
- * All calls but sf_meta_close() may block up to their deadline, so they belong on
- * a worker thread. One struct sf_meta may be used by many threads at once.
+ * All calls but sf_meta_close() may block up to their deadline, so they belong
+ * on a worker thread. One struct sf_meta may be used by many threads at once.
  */
 #ifndef SF_META_H
 #define SF_META_H
@@ -33,7 +33,7 @@ struct sf_meta_config {
 	const char *cert_file;
 	const char *key_file;
 	bool use_proxy;		/* honour *_proxy in the environment */
-	unsigned int timeout_ms;	/* one operation, all endpoints together */
+	unsigned int timeout_ms;	/* one operation, on all endpoints */
 	unsigned int connect_timeout_ms;	/* one endpoint */
 };
 

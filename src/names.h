@@ -2,9 +2,9 @@
 /*
  * File names for segments and buffers.
  *
- * A segment name is free text in the metadata store. As a file name it stands as
- * it is, except that '/', '%', control bytes (0x01-0x1f, 0x7f), the names "."
- * and "..", and a leading ".segfs" are percent-encoded (upper-case hex; for
+ * A segment name is free text in the metadata store. As a file name it stands
+ * as it is, except that '/', '%', control bytes (0x01-0x1f, 0x7f), the names
+ * "." and "..", and a leading ".segfs" are percent-encoded (upper-case hex; for
  * "." , ".." and ".segfs…" the first dot is). Two different names never share a
  * file name. An encoded form over 255 bytes is cut to 238 bytes (never within a
  * %XX) and ends in '%' '~' and 15 hex digits of a hash of the whole name; it

@@ -25,7 +25,7 @@ int sf_pipe_pool_new(struct sf_pipe_pool **out, unsigned int nr_max,
 		     size_t capacity);
 void sf_pipe_pool_free(struct sf_pipe_pool *pool);
 
-/* An empty pipe, or NULL when all are in use or none can be made: use memory. */
+/* An empty pipe, or NULL when none is free and none can be made: use memory. */
 struct sf_pipe *sf_pipe_get(struct sf_pipe_pool *pool);
 /* Give a pipe back; contents left in it are thrown away. NULL is fine. */
 void sf_pipe_put(struct sf_pipe_pool *pool, struct sf_pipe *p);

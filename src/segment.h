@@ -17,7 +17,7 @@ struct sf_blob;
 struct sf_err;
 struct sf_topology;
 
-/* Protocols segfs can name; only those with a transport backend can be moved. */
+/* Protocols segfs can name; only those with a transport backend are moved. */
 enum sf_protocol {
 	SF_PROTOCOL_OTHER,	/* anything else: listed, never moved */
 	SF_PROTOCOL_TCP,
@@ -50,9 +50,9 @@ struct sf_segment {
 	const char *protocol;	/* as text: "rdma", "tcp,rdma", "" */
 	const char *timestamp;	/* as text, "" if missing */
 	const char *rdma_server_name;	/* "" if missing */
-	const char *tcp_data_host;	/* where tcp_data_port is; "" if missing:
-					 * rpc_host then. 0.3.13.post1 writes
-					 * it and prefers it to rpc_meta */
+	const char *tcp_data_host;	/* where tcp_data_port is; "" if
+					 * missing: rpc_host then. 0.3.13.post1
+					 * prefers it to rpc_meta */
 	uint16_t tcp_data_port;	/* 0 = none */
 	unsigned int tcp_version;	/* 1 or 2 */
 
@@ -69,14 +69,14 @@ struct sf_segment {
 	uint16_t rpc_port;
 
 	struct sf_blob *raw;	/* descriptor as stored; NULL if missing */
-	struct sf_blob *raw_rpc;	/* rpc_meta as stored; NULL if missing */
+	struct sf_blob *raw_rpc;	/* rpc_meta as stored; NULL: missing */
 
 	/*
 	 * What was wrong. error: the descriptor as a whole cannot be used
 	 * (-EBADMSG; -ENOENT when only rpc_meta exists), there are no buffers
 	 * then and problems says why. A descriptor that is fine but for some
-	 * buffers has error 0 and a line per problem. "" when all is well; lines
-	 * end in newlines, are printable and bounded in number and length.
+	 * buffers has error 0 and a line per problem. "" when all is well;
+	 * lines end in newlines, are printable, bounded in number and length.
 	 */
 	int error;
 	const char *problems;
@@ -107,7 +107,7 @@ const struct sf_buffer *sf_segment_find(const struct sf_segment *seg,
  * the one with the lowest index. NULL: none holds all of it. */
 const struct sf_buffer *sf_segment_covering(const struct sf_segment *seg,
 					    uint64_t addr, uint64_t len);
-/* As above for the single byte ADDR, and how far that buffer goes from there. */
+/* As above for the single byte ADDR, and how far that buffer goes from it. */
 const struct sf_buffer *sf_segment_covering_run(const struct sf_segment *seg,
 						uint64_t addr, uint64_t *run);
 /* By descriptor index. NULL. */

@@ -513,7 +513,7 @@ void session_stop_probe(struct sf_session *s)
 {
 	struct sf_timers *timers = s->engine->timers;
 
-	/* Under the lock it cannot be freed: probe_end() clears s->probe first. */
+	/* Not freed under the lock: probe_end() clears s->probe first. */
 	pthread_mutex_lock(&s->lock);
 	if (s->probe && sf_timer_cancel(timers, &s->probe->timer))
 		sf_timer_arm(timers, &s->probe->timer, 0, s->probe->timer.fn);

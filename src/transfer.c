@@ -28,7 +28,7 @@
 #include "range.h"
 
 #define RESET_TRIES 5		/* a connection that keeps breaking: -EIO */
-#define CONNECT_TRIES 2		/* a refused one: soon given up, said as it is */
+#define CONNECT_TRIES 2		/* refused: soon given up, and said so */
 #define RETRY_FIRST_MS 50	/* doubles from there */
 
 static void launch(struct sf_transfer *t);
@@ -447,11 +447,12 @@ static struct sf_mem *find_mem(struct sf_engine *e, unsigned int index,
 
 	if (!(sf_transport_caps(b->transport) & SF_TRANSPORT_NEEDS_MEM))
 		return NULL;
-	for (unsigned int i = 0; i < ENGINE_MAX_REGIONS &&
-				 sf_iobuf_region(e->pool, i, &base, &len, &node);
-	     i++)
+	for (unsigned int i = 0; i < ENGINE_MAX_REGIONS; i++) {
+		if (!sf_iobuf_region(e->pool, i, &base, &len, &node))
+			break;
 		if ((uintptr_t)mem - (uintptr_t)base < len)
 			return b->mems[i];
+	}
 	return NULL;
 }
 

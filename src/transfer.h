@@ -68,7 +68,7 @@ struct sf_transfer {
 	uint64_t addr;		/* remote virtual address */
 	uint32_t len;		/* 0 completes at once with success */
 	void *mem;		/* len bytes */
-	struct sf_registration *reg;	/* the transfer takes its own reference */
+	struct sf_registration *reg;	/* the transfer takes a reference */
 	/* Called once, on any thread; must not block. Results of a read are
 	 * in io.nr_pipes, io.pipes and io.data. */
 	void (*done)(struct sf_transfer *t, int res);
@@ -78,7 +78,7 @@ struct sf_transfer {
 	struct sf_engine *engine;
 	struct sf_segment *seg;	/* snapshot that io.buffer belongs to */
 	uint64_t deadline_ms;
-	int state;		/* engine.h; under the session's lock, as below */
+	int state;		/* engine.h; under the session's lock */
 	int verdict;		/* how it must end: 0, or a negative errno */
 	int result;		/* how it ended while it was being cancelled */
 	int last_error;

@@ -77,7 +77,7 @@ typedef int sf_curl_data_fn(void *arg, const char *data, size_t len);
  */
 int sf_curl_stream_new(struct sf_curl_stream **out, struct sf_curl *curl,
 		       sf_curl_data_fn *fn, void *arg);
-void sf_curl_stream_free(struct sf_curl_stream *stream);	/* NULL is fine */
+void sf_curl_stream_free(struct sf_curl_stream *stream); /* NULL is fine */
 /* Send REQUEST (its strings stay valid until stop). -ENOMEM. */
 int sf_curl_stream_start(struct sf_curl_stream *stream,
 			 const struct sf_curl_request *request,
@@ -89,7 +89,7 @@ int sf_curl_stream_start(struct sf_curl_stream *stream,
  */
 int sf_curl_stream_run(struct sf_curl_stream *stream, int timeout_ms,
 		       struct sf_err *err);
-long sf_curl_stream_status(struct sf_curl_stream *stream);	/* 0: none yet */
+long sf_curl_stream_status(struct sf_curl_stream *stream); /* 0: none yet */
 void sf_curl_stream_stop(struct sf_curl_stream *stream);
 void sf_curl_stream_wake(struct sf_curl_stream *stream);
 

@@ -449,7 +449,8 @@ static void keys_of_other_fabrics_are_not_read(void **state)
 	struct sf_segment *seg = decode(
 		"{\"name\":\"n\",\"protocol\":\"efa\",\"devices\":["
 		DEVICE("nic0", GID_A) "],\"buffers\":["
-		"{\"addr\":187650000000000,\"length\":4096,\"rkey\":[9223372036854775809],\"lkey\":[77]}"
+		"{\"addr\":187650000000000,\"length\":4096,"
+		"\"rkey\":[9223372036854775809],\"lkey\":[77]}"
 		"]}");
 
 	assert_string_equal(seg->problems, "");
