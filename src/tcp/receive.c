@@ -23,7 +23,7 @@
 #include "topology.h"
 
 #define PLAN_PARTS 16
-#define PLAN_IOV (2 * PLAN_PARTS)
+#define PLAN_IOV (2 * PLAN_PARTS + 1)
 /* One call takes this much payload of requests behind the first, and one event
  * so much in all before other lanes get their turn. */
 #define PLAN_BYTES (256u << 10)
@@ -36,7 +36,7 @@ struct plan {
 	uint64_t asked;
 	bool more;		/* than asked for is outstanding */
 	struct sf_tcp_part *splice;	/* into its pipe, instead of iov */
-	uint8_t stray;
+	uint8_t beyond;		/* the byte after all that is due */
 };
 
 static void add(struct plan *plan, void *mem, uint64_t len)
@@ -106,9 +106,10 @@ static void make_plan(struct plan *plan, struct sf_tcp_lane *lane)
 		plan->more = part && !sf_tcp_part_is_untouched(part);
 		plan->asked = plan->splice->to_get - plan->splice->got;
 	}
-	/* Nothing is due: see whether the peer closed, or talks out of turn. */
-	if (!plan->nr_iov && !plan->splice)
-		add(plan, &plan->stray, 1);
+	/* What is due is all there should be. Bytes beyond it would be taken
+	 * for the next answer: see to it that one of them is noticed. */
+	if (!plan->more && !plan->splice)
+		add(plan, &plan->beyond, 1);
 }
 
 static ssize_t receive_plan(struct sf_tcp_lane *lane, struct plan *plan)
@@ -165,9 +166,23 @@ static bool part_is_answered(struct sf_tcp_lane *lane, struct sf_tcp_part *part)
 	return !lone;
 }
 
-/* N bytes came, as planned. False: the lane is dying. */
-static bool absorb(struct sf_tcp_lane *lane, uint64_t n)
+/* The byte beyond the plan is the first of PART's answer: PART was sent while
+ * the call was under way. */
+static void take_beyond(struct sf_tcp_part *part, const struct plan *plan)
 {
+	if (part->status_len) {
+		part->status[0] = plan->beyond;
+		return;
+	}
+	*(uint8_t *)payload_mem(part) = plan->beyond;
+	part->no_pipe = true;
+}
+
+/* N bytes came, as planned. False: the lane is dying. */
+static bool absorb(struct sf_tcp_lane *lane, const struct plan *plan,
+		   uint64_t n)
+{
+	unsigned int i = 0;
 	struct sf_tcp_part *part;
 
 	while ((part = TAILQ_FIRST(&lane->parts)) &&
@@ -176,6 +191,8 @@ static bool absorb(struct sf_tcp_lane *lane, uint64_t n)
 
 		if (take > n)
 			take = n;
+		if (i++ >= plan->nr_parts && take)
+			take_beyond(part, plan);
 		part->got += take;
 		n -= take;
 		if (had < part->status_len && part->got >= part->status_len) {
@@ -310,14 +327,16 @@ static bool receive_once(struct sf_tcp_lane *lane, struct plan *plan,
 		return false;
 	}
 	*turn += (uint64_t)n;
-	if (!absorb(lane, (uint64_t)n))
+	if (!absorb(lane, plan, (uint64_t)n))
 		return false;
 	if (drain)
 		return true;
-	/* A splice that stops short may just have filled the pipe. */
-	if ((uint64_t)n < plan->asked)
-		return plan->splice;
-	return plan->more;
+	/* A splice that stops short may just have filled the pipe; one that
+	 * does not has not seen what is beyond, which version 1 would never
+	 * tell from an answer. */
+	if (plan->splice)
+		return (uint64_t)n < plan->asked || plan->more || !p->v2;
+	return (uint64_t)n == plan->asked;
 }
 
 void sf_tcp_lane_receive(struct sf_tcp_lane *lane, uint32_t events)
@@ -330,9 +349,7 @@ void sf_tcp_lane_receive(struct sf_tcp_lane *lane, uint32_t events)
 	lane->receiving = true;
 	do {
 		make_plan(&plan, lane);
-		/* Stray bytes are told by the next answer's magic; version 1
-		 * has none, there it is worth a look. */
-		if (!plan.nr_parts && !drain && p->v2)
+		if (!plan.nr_parts && !drain && turn && p->v2)
 			break;
 		if (turn > TURN_BYTES) {
 			sf_tcp_loop_again(lane->loop, lane->fd, &lane->source);

@@ -411,6 +411,38 @@ static void bad_magic(void **state)
 	rig_stop(&r);
 }
 
+/* Says more than it was asked, at once or a little later. */
+static void serve_chatty(struct fake *f, int fd, unsigned int nr)
+{
+	struct sf_tcp_request req;
+
+	while (fake_get(f, fd, &req)) {
+		if (!fake_answer(f, fd, &req))
+			return;
+		fake_sleep_ms(nr ? 0 : 20);
+		if (nr < 2 && !fake_send(fd, f->mem, 100))
+			return;
+	}
+}
+
+static void bytes_out_of_turn(void **state)
+{
+	struct rig r;
+	unsigned int v;
+
+	for (v = 1; v <= 2; v++) {
+		rig_init(&r);
+		rig_start(&r, serve_chatty, v);
+		assert_int_equal(rig_read(&r, 0, 500), 0);
+		fake_sleep_ms(60);
+		assert_int_equal(rig_read(&r, 7, 50000), 0);
+		fake_sleep_ms(60);
+		assert_int_equal(rig_read(&r, 9, 500), 0);
+		rig_expect_status(&r, "bytes nobody asked for");
+		rig_stop(&r);
+	}
+}
+
 /* Answers a write it has not been sent in full. */
 static void serve_hasty(struct fake *f, int fd, unsigned int nr)
 {
@@ -455,6 +487,7 @@ int main(void)
 		cmocka_unit_test(others_survive_a_refusal),
 		cmocka_unit_test(unknown_status),
 		cmocka_unit_test(bad_magic),
+		cmocka_unit_test(bytes_out_of_turn),
 		cmocka_unit_test(answered_too_early),
 	};
 
