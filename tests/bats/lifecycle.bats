@@ -197,25 +197,3 @@ no_daemon() {
 		--buffer size=4096,location=cpu:0
 	[ "$(etcdctl get --prefix --keys-only mooncake/)" = "" ]
 }
-
-@test "segctl lists, gets, puts, probes and measures" {
-	start_exporter one --buffer size=1000003,location=cpu:0,fill=offset
-	local a ctl=(soon segctl --metadata "$ETCD")
-	a=$(address one)
-	run -0 "${ctl[@]}" ls
-	[[ $output == *one* ]]
-	run -0 "${ctl[@]}" ls one
-	[[ $output == *"$a"* ]]
-	"${ctl[@]}" get one "$a" -o out
-	cmp out <(pattern 1000003)
-	scratch src 777 >/dev/null
-	"${ctl[@]}" put one "$a" -i src
-	"${ctl[@]}" get one "$a" -o out
-	cmp -n 777 out src
-	cmp -i 777 out <(pattern 1000003)
-	run -0 "${ctl[@]}" probe one
-	run ! "${ctl[@]}" get nosuch "$a" -o out2
-	[ ! -s out2 ]
-	run ! "${ctl[@]}" get one 0x10000 -o out2
-	run ! "${ctl[@]}" nosuch
-}

@@ -364,25 +364,10 @@ buffers() {
 	gives_error ENOENT stat "$MNT/blue2"
 }
 
-@test "a name that is taken is not taken over by another exporter" {
-	start_exporter one --buffer size=4096,location=cpu:0
-	run ! timeout 15 segfs-export --metadata "$ETCD" --name one \
-		--buffer size=4096,location=cpu:0
-	[[ $output == *"one"* ]]
-	[ "$(stored one | grep -c "$(printf %d "$(address one)")")" = 1 ]
-}
-
 @test "an exporter removes its keys when it ends" {
 	start_exporter one --buffer size=4096,location=cpu:0
 	[ "$(etcdctl get --prefix --keys-only mooncake/ | grep -c one)" = 2 ]
 	stop one
 	[ "$STATUS" = 0 ]
 	[ "$(etcdctl get --prefix --keys-only mooncake/)" = "" ]
-}
-
-@test "an exporter publishes again when its keys vanish" {
-	start_exporter one --lease 3 --buffer size=4096,location=cpu:0
-	del_segment one
-	wait_for 10 bash -c "etcdctl get mooncake/ram/one | grep -q buffers"
-	wait_for 3 bash -c "etcdctl get mooncake/rpc_meta/one | grep -q rpc_port"
 }

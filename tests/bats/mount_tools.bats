@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
 # What went wrong in other remote filesystems, tried here. Each name says what must
-# hold; the comment says where the report is.
+# hold.
 
 load helper
 
@@ -21,7 +21,6 @@ text_into_f() {
 	yes | head -c 1M | soon dd of="$F" conv=notrunc status=none
 }
 
-# tytso/e2fsprogs#223, s3ql/s3ql#182
 @test "a sparse file copied over old bytes leaves none of them in its holes" {
 	truncate -s 1M sp
 	printf E | dd of=sp bs=1 seek=900000 conv=notrunc status=none
@@ -50,7 +49,6 @@ text_into_f() {
 	[ "$(stat -c %s "$F")" = $SIZE ]
 }
 
-# s3fs-fuse/s3fs-fuse#1776, Azure/azure-storage-fuse#117
 @test "dd seek= works inside, and says File too large outside" {
 	run -0 soon dd if=/dev/zero of="$F" bs=4k count=1 seek=2 status=none
 	[ "$output" = "" ]
@@ -65,7 +63,6 @@ text_into_f() {
 	grep -q 'err= 0' fio.out
 }
 
-# CurvineIO/curvine#1106
 @test "a failed grow leaves the content alone" {
 	text_into_f
 	local h
@@ -78,7 +75,6 @@ text_into_f() {
 	[ "$h" = "$(soon md5sum <"$F")" ]
 }
 
-# macfuse/macfuse#187
 @test "a write across the end returns, short and then ENOSPC" {
 	run -1 timeout -k 1 5 dd if=/dev/zero of="$F" bs=1M count=1 \
 		seek=$((SIZE - 10)) oflag=seek_bytes conv=notrunc
@@ -90,7 +86,6 @@ text_into_f() {
 	[[ $output == *"No space left on device"* ]]
 }
 
-# libfuse/libfuse#1339, CurvineIO/curvine#1393, milvus-io/talon#314
 @test "offsets far behind the end neither wrap nor grow the daemon" {
 	local before pid
 	pid=$(pid_of segfs)
@@ -109,7 +104,6 @@ os.pwrite(f, b'x' * 8, $o)"
 	[ "$(ps -o rss= -p "$pid")" -lt $((before + 20000)) ]
 }
 
-# winfsp/winfsp#218, duairc/fusefs#1, littlefs-project/littlefs-fuse#14
 @test "bytes around 2 GiB and 4 GiB are where they belong" {
 	truncate -s 5G big
 	start_exporter big --buffer "file=$PWD/big,location=cpu:0"
@@ -136,7 +130,6 @@ os.pwrite(f, b'x' * 8, $o)"
 	soon tail -c 100 "$f" | cmp - <(head -c 100 /dev/zero)
 }
 
-# libfuse/sshfs#3, libfuse/sshfs#223, linux-nvme/nvme-cli#191
 @test "a hung peer costs one deadline, then answers fast, then recovers" {
 	unmount
 	mount_segfs timeout=2
@@ -155,7 +148,6 @@ os.pwrite(f, b'x' * 8, $o)"
 	wait_for 5 soon cat "$F"
 }
 
-# libfuse/libfuse#627, s3fs-fuse/s3fs-fuse#731, lxc/lxcfs#594
 @test "Ctrl-C works though more readers are stuck than there are threads" {
 	unmount
 	mount_segfs timeout=15
@@ -178,7 +170,6 @@ os.pwrite(f, b'x' * 8, $o)"
 	done
 }
 
-# jacobsa/fuse#122, GoogleCloudPlatform/gcsfuse#562, golang/go#40846
 @test "harmless signals do not break reads" {
 	cat >alarm.pl <<-'EOF'
 	use POSIX; use Time::HiRes qw(setitimer ITIMER_REAL);
@@ -201,7 +192,6 @@ os.pwrite(f, b'x' * 8, $o)"
 	[ "$output" = $SIZE ]
 }
 
-# 9fans/plan9port#791, libfuse/pyfuse3#5, zargony/fuse-rs#94, Sohex/musefs#176
 @test "a listing of 20,000 buffers is complete and has nothing twice" {
 	python3 - >many <<-'EOF'
 	import json
@@ -231,7 +221,6 @@ print(len(a) == len(set(a)) == 20000, set(a) == set(b))"
 	wait $!
 }
 
-# libfuse/libfuse#1449, lxc/lxcfs#128, cxl-micron-reskit/famfs#113
 @test "with allow_other other users still get nothing by default" {
 	require_root
 	unmount
@@ -251,7 +240,6 @@ print(len(a) == len(set(a)) == 20000, set(a) == set(b))"
 		grep -cx -e default_permissions -e nosuid -e nodev)" = 3 ]
 }
 
-# libfuse/sshfs#302, libfuse/sshfs#93, hanwen/go-fuse#462, gluster/glusterfs#860
 @test "a buffer registered anew has the new size, the old handle is stale" {
 	start_fake peer --addr 65536 --size 100000
 	put_segment seg "$(descriptor seg "$PORT" 2 65536:50000)"
@@ -273,7 +261,6 @@ print(len(a) == len(set(a)) == 20000, set(a) == set(b))"
 	[ "$(sha_of "$f")" = "$(pattern 90000 | sha)" ]
 }
 
-# redbo/cloudfuse#74, onedata/oneclient#9, kata-containers/kata-containers#5634
 @test "a shared mapping may be read, and writing it is refused by default" {
 	text_into_f
 	run -0 soon python3 -c "import mmap; f = open('$F', 'rb')
@@ -303,7 +290,6 @@ m = mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ)"
 	[[ $output == *"No such device"* ]]
 }
 
-# libfuse/libfuse#997, libfuse/libfuse#1182, flatpak/xdg-desktop-portal#2083
 @test "SIGTERM ends the daemon and the mount though a file is open" {
 	local pid
 	pid=$(pid_of segfs)
@@ -314,7 +300,6 @@ m = mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ)"
 	[ "$(mount_count)" = 0 ]
 }
 
-# libfuse/libfuse#41, s3fs-fuse/s3fs-fuse#2295
 @test "after a kill the next mount says what to type, and does not stack" {
 	stop segfs KILL
 	run ! timeout 10 segfs "$ETCD" "$MNT"
