@@ -106,6 +106,6 @@ sources() {
 }
 
 @test "lines fit 80 columns" {
-	run -1 bash -c "expand \$(find src fs tests/unit -name '*.[ch]') |
+	run -1 env LC_ALL=C.UTF-8 bash -c "expand \$(find src fs tests/unit -name '*.[ch]') |
 		grep -nE '^.{81}'"
 }
