@@ -31,10 +31,12 @@ int sf_tcp_peer_new(struct sf_tcp_peer **out, struct sf_tcp *tcp,
 	STAILQ_INIT(&p->done);
 	STAILQ_INIT(&p->free);
 	p->nr_lanes = nr;
-	first = atomic_fetch_add(&tcp->next_loop, nr);
+	/* Neighbours share a loop: the parts of a split request then come in
+	 * on one thread, and wake one. */
+	first = atomic_fetch_add(&tcp->next_loop, (nr + 1) / 2);
 	for (i = 0; i < nr; i++)
 		sf_tcp_lane_init(&p->lanes[i], p, i,
-				 tcp->loops[(first + i) % tcp->nr_loops]);
+				 tcp->loops[(first + i / 2) % tcp->nr_loops]);
 	*out = p;
 	return 0;
 }
