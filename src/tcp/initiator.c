@@ -16,7 +16,6 @@
 
 #include "clock.h"
 #include "err.h"
-#include "net.h"
 #include "tcp/lookup.h"
 
 #define LOOPS_MAX 64
@@ -248,9 +247,6 @@ static void print_endpoint(struct sf_tcp_peer *p, FILE *out)
 	fprintf(out, "tcp: %s %s%s%s:%u%s\n", p->v2 ? "v2" : "v1",
 		v6 ? "[" : "", host, v6 ? "]" : "", port,
 		p->one_shot ? ", one connection a request" : "");
-	if (sf_net_is_loopback(host))
-		fprintf(out, "note: the owner advertises a loopback address, "
-			     "which means its own host only\n");
 }
 
 static void tcp_peer_status(void *peer, FILE *out)

@@ -77,20 +77,20 @@ static void black_hole(void **state)
 
 	fds = make_black_hole(&port);
 	rig_init(&r);
-	r.config.connect_timeout_ms = 300;
+	r.config.connect_timeout_ms = 1500;
 	rig_connect(&r, rig_segment("127.0.0.1", port, 2, "*"));
 	start = sf_now_ms();
 	call_init(&c, &r, SF_READ, 0, 10);
 	sf_peer_submit(r.peer, &c.io);
-	assert_true(sf_now_ms() - start < 250);
+	assert_true(sf_now_ms() - start < 1200);
 	assert_int_equal(call_wait(&c), -ETIMEDOUT);
 	call_fini(&c);
-	assert_true(sf_now_ms() - start >= 300);
-	assert_true(sf_now_ms() - start < 3000);
+	assert_true(sf_now_ms() - start >= 1500);
+	assert_true(sf_now_ms() - start < 6000);
 	/* Its neighbours need not find out for themselves. */
 	start = sf_now_ms();
 	assert_int_equal(rig_read(&r, 0, 10), -ETIMEDOUT);
-	assert_true(sf_now_ms() - start < 250);
+	assert_true(sf_now_ms() - start < 1200);
 	/* Cancelling does not wait for the network either. */
 	fake_sleep_ms(150);
 	start = sf_now_ms();
@@ -99,7 +99,7 @@ static void black_hole(void **state)
 	sf_peer_cancel(r.peer, &c.io);
 	assert_int_equal(call_wait(&c), -ECANCELED);
 	call_fini(&c);
-	assert_true(sf_now_ms() - start < 250);
+	assert_true(sf_now_ms() - start < 1200);
 	close(fds & 0xffff);
 	close(fds >> 16);
 	rig_stop(&r);
@@ -114,7 +114,7 @@ static void names_are_looked_up(void **state)
 	r.has_fake = true;
 	rig_connect(&r, rig_segment("localhost", r.fake.port, 2, "*"));
 	assert_int_equal(rig_read(&r, 0, 1000), 0);
-	rig_expect_status(&r, "loopback");
+	rig_expect_status(&r, "tcp: v2 localhost:");
 	rig_stop(&r);
 
 	rig_init(&r);
