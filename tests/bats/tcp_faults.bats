@@ -237,7 +237,7 @@ send_header() {
 	import socket, struct, sys
 	port, size, addr, opcode = (int(a, 0) for a in sys.argv[1:5])
 	s = socket.create_connection(("127.0.0.1", port), 5)
-	s.settimeout(5)
+	s.settimeout(1)
 	s.sendall(struct.pack("<QQB7x", size, addr, opcode))
 	if len(sys.argv) > 5:
 	    s.sendall(sys.argv[5].encode())
