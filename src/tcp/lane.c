@@ -18,6 +18,8 @@
 #include <unistd.h>
 
 #define REDRIVES_MAX 3
+/* Answers to larger requests take longer than a loop looks out for them. */
+#define EXPECT_LEN_MAX (64u << 10)
 
 static void lane_ready(struct sf_tcp_source *s, uint32_t events)
 {
@@ -37,6 +39,10 @@ static void lane_ready(struct sf_tcp_source *s, uint32_t events)
 	if (lane->state == SF_TCP_LANE_OPEN && !lane->dying &&
 	    (events & ~(uint32_t)EPOLLOUT || lane->mute))
 		sf_tcp_lane_receive(lane, events);
+	/* Who asks one thing at a time waits for each answer. */
+	if (lane->last_len && lane->last_len <= EXPECT_LEN_MAX &&
+	    sf_tcp_peer_is_idle(lane->peer))
+		sf_tcp_loop_expect(lane->loop);
 	sf_tcp_peer_leave(lane->peer);
 }
 

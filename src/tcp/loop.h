@@ -30,4 +30,8 @@ void sf_tcp_loop_again(struct sf_tcp_loop *loop, int fd,
  * thread. */
 void sf_tcp_loop_sync(struct sf_tcp_loop *loop);
 
+/* From ready(): the next event will probably come within microseconds, so that
+ * it is worth looking for it a moment before going to sleep. */
+void sf_tcp_loop_expect(struct sf_tcp_loop *loop);
+
 #endif

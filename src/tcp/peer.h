@@ -124,6 +124,7 @@ struct sf_tcp_lane {
 	bool lone;		/* its one request must stay the only one */
 	unsigned int nr_taken;	/* parts ever put on this connection */
 	unsigned int answered;	/* requests answered on this connection */
+	uint32_t last_len;	/* of the last one of them */
 	unsigned int nr_suspects;	/* parts on it that were on a lane that
 					 * broke: each travels alone */
 	uint64_t load;		/* of the parts on it, see place.c */
@@ -219,6 +220,8 @@ void sf_tcp_peer_queue(struct sf_tcp_peer *p, struct sf_tcp_part *part);
 /* Give waiting parts to lanes, open lanes, or fail what has to wait for a
  * connection that can't be had. */
 void sf_tcp_peer_pump(struct sf_tcp_peer *p);
+/* Nothing is under way on any lane. */
+bool sf_tcp_peer_is_idle(const struct sf_tcp_peer *p);
 /* A new connection was of no use: be content with those there are for now. */
 void sf_tcp_peer_no_extra(struct sf_tcp_peer *p);
 /* Connecting has failed for now: whoever needs a connection is told so. */

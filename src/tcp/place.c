@@ -62,7 +62,7 @@ static struct sf_tcp_lane *pick(struct sf_tcp_peer *p,
 	return best;
 }
 
-static bool is_idle(const struct sf_tcp_peer *p)
+bool sf_tcp_peer_is_idle(const struct sf_tcp_peer *p)
 {
 	unsigned int i;
 
@@ -84,7 +84,7 @@ static unsigned int ways_for(const struct sf_tcp_peer *p,
 	size_t ways;
 
 	if (!split || job->io->len / split < 2 || one_at_a_time(p) ||
-	    (job->io->op == SF_WRITE && !is_idle(p)))
+	    (job->io->op == SF_WRITE && !sf_tcp_peer_is_idle(p)))
 		return 1;
 	ways = job->io->len / split;
 	if (most > SF_IO_PIPES_MAX)

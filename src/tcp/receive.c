@@ -155,6 +155,7 @@ static bool part_is_answered(struct sf_tcp_lane *lane, struct sf_tcp_part *part)
 	}
 	/* A v1 write's answer is that of the read behind it. */
 	lane->answered += part->job->io->op == SF_WRITE && !p->v2 ? 2 : 1;
+	lane->last_len = part->len;
 	p->persistent |= lane->answered > 1;
 	sf_tcp_lane_remove(lane, part);
 	if (part->in_batch)
