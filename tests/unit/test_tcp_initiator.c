@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "pipe.h"
 #include "tcp_rig.h"
@@ -447,7 +448,10 @@ static void bytes_out_of_turn(void **state)
 static void serve_hasty(struct fake *f, int fd, unsigned int nr)
 {
 	struct sf_tcp_request req;
+	int small = 4096;
 
+	/* The request must not fit into the sockets' buffers. */
+	setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
 	if (!fake_get(f, fd, &req))
 		return;
 	fake_status(fd, SF_TCP_OK);
