@@ -10,7 +10,7 @@
 #include "fake_tcp.h"
 #include "transport.h"
 
-#define MEM_LEN (4u << 20)
+#define MEM_LEN (8u << 20)
 
 struct rig {
 	struct fake fake;

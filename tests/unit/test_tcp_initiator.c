@@ -435,9 +435,9 @@ static void bytes_out_of_turn(void **state)
 		rig_init(&r);
 		rig_start(&r, serve_chatty, v);
 		assert_int_equal(rig_read(&r, 0, 500), 0);
-		fake_sleep_ms(60);
+		fake_sleep_ms(400);
 		assert_int_equal(rig_read(&r, 7, 50000), 0);
-		fake_sleep_ms(60);
+		fake_sleep_ms(400);
 		assert_int_equal(rig_read(&r, 9, 500), 0);
 		rig_expect_status(&r, "bytes nobody asked for");
 		rig_stop(&r);
