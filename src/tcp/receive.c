@@ -333,11 +333,9 @@ static bool receive_once(struct sf_tcp_lane *lane, struct plan *plan,
 	if (drain)
 		return true;
 	/* A splice that stops short may just have filled the pipe; one that
-	 * does not has not seen what is beyond, which version 1 would never
-	 * tell from an answer. */
-	if (plan->splice)
-		return (uint64_t)n < plan->asked || plan->more || !p->v2;
-	return (uint64_t)n == plan->asked;
+	 * does not has not seen what is beyond, and what has come already
+	 * makes no event. */
+	return plan->splice || (uint64_t)n == plan->asked;
 }
 
 void sf_tcp_lane_receive(struct sf_tcp_lane *lane, uint32_t events)
@@ -350,8 +348,6 @@ void sf_tcp_lane_receive(struct sf_tcp_lane *lane, uint32_t events)
 	lane->receiving = true;
 	do {
 		make_plan(&plan, lane);
-		if (!plan.nr_parts && !drain && turn && p->v2)
-			break;
 		if (turn > TURN_BYTES) {
 			sf_tcp_loop_again(lane->loop, lane->fd, &lane->source);
 			break;
