@@ -244,7 +244,7 @@ buffers() {
 	done
 	mount_segfs
 	while [ $n -gt 0 ]; do
-		! soon ls "$MNT/bad$n" 2>/dev/null | grep -v '^0x20000$'
+		[ "$(soon ls "$MNT/bad$n" | grep -cv '^0x20000$')" = 0 ]
 		[[ $(status_of "bad$n") == *addr* ]]
 		n=$((n - 1))
 	done
