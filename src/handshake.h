@@ -37,9 +37,11 @@ int sf_handshake_call(const char *host, uint16_t port,
 		      struct sf_blob **reply, struct sf_err *err);
 
 /*
- * Server. The handler gets a request that is valid JSON text (NUL-terminated)
+ * Server. A handler gets a request that is valid JSON text (NUL-terminated)
  * and returns a malloc'ed JSON reply, or NULL to close without one. It runs on
- * the server's thread and must not block.
+ * the server's thread and must not block; connect, which answers the (typed or
+ * untyped) Connection requests, runs on threads of its own, several at once,
+ * and may.
  */
 typedef char *sf_handshake_handler(void *arg, enum sf_handshake_type type,
 				   const char *body, size_t len);
@@ -51,6 +53,8 @@ struct sf_handshake_config {
 	unsigned int max_clients;	/* more wait in the backlog (256) */
 	size_t max_len;		/* largest request */
 	sf_handshake_handler *handler;
+	sf_handshake_handler *connect;	/* NULL: handler does it */
+	unsigned int connect_threads;	/* 0: 8 */
 	void *arg;
 };
 

@@ -2,8 +2,10 @@
 /*
  * The server side of the handshake channel. One thread serves all clients, none
  * of which it ever waits for: each has a buffer that grows with what has
- * really arrived, and a limit of time for everything it does here. Monitors and
- * port scanners connect and say nothing, or anything: that is normal.
+ * really arrived, and a limit of time for everything it does here; while a
+ * handler that may block has its request, it waits in a list of its own, out
+ * of the loop. Monitors and port scanners connect and say nothing, or anything:
+ * that is normal.
  *
  * Checks that a request is JSON; what it says is the handler's business.
  */
@@ -26,6 +28,7 @@
 #include "clock.h"
 #include "err.h"
 #include "handshake_frame.h"
+#include "handshake_work.h"
 #include "json.h"
 #include "log.h"
 #include "net.h"
@@ -33,6 +36,7 @@
 
 #define IDLE_MS 5000
 #define MAX_CLIENTS 256
+#define CONNECT_THREADS 8
 #define BACKLOG 128
 #define EVENTS_MAX 64
 #define FIRST_BUFFER 1024
@@ -43,6 +47,7 @@
 
 enum client_state {
 	CLIENT_REQUEST,
+	CLIENT_WORKING,		/* its job is with the threads */
 	CLIENT_REPLY,
 	CLIENT_LINGER,		/* half-closed: until it closes, too */
 };
@@ -58,6 +63,7 @@ struct client {
 	char *reply;
 	size_t head_len, reply_len, sent;
 	size_t discarded;	/* of what came in behind the request */
+	struct sf_handshake_job job;
 };
 
 struct sf_handshake_server {
@@ -66,8 +72,10 @@ struct sf_handshake_server {
 	struct sf_handshake_config config;
 	pthread_t thread;
 	bool running;
+	struct sf_handshake_work *work;	/* NULL: no handler blocks */
 	/* the rest is the thread's */
-	TAILQ_HEAD(, client) clients;	/* by until_ms */
+	TAILQ_HEAD(client_list, client) clients;	/* by until_ms */
+	struct client_list working;
 	unsigned int nr_clients;
 	bool armed;			/* the listener */
 	uint64_t accept_again_ms;	/* no descriptors until then */
@@ -96,7 +104,8 @@ static void arm_listener(struct sf_handshake_server *s, bool arm)
 
 static void client_close(struct sf_handshake_server *s, struct client *c)
 {
-	TAILQ_REMOVE(&s->clients, c, link);
+	TAILQ_REMOVE(c->state == CLIENT_WORKING ? &s->working : &s->clients, c,
+		     link);
 	s->nr_clients--;
 	s->buffered -= c->room;
 	close(c->fd);
@@ -183,6 +192,32 @@ static bool is_json(const char *text, size_t len)
 	return true;
 }
 
+/* Nobody waits for the threads, so the client leaves the loop until they are
+ * done: a socket without events would still report that it was closed. */
+static int hand_over(struct sf_handshake_server *s, struct client *c)
+{
+	int res = sf_handshake_work_add(s->work, &c->job);
+
+	if (res < 0)
+		return res;
+	epoll_ctl(s->epoll, EPOLL_CTL_DEL, c->fd, NULL);
+	TAILQ_REMOVE(&s->clients, c, link);
+	TAILQ_INSERT_TAIL(&s->working, c, link);
+	c->state = CLIENT_WORKING;
+	return 0;
+}
+
+static int take_reply(struct client *c, char *reply)
+{
+	if (!reply)
+		return -ECANCELED;
+	c->reply = reply;
+	c->reply_len = strlen(c->reply);
+	c->head_len = sf_handshake_header(c->head, c->job.type, c->reply_len);
+	c->state = CLIENT_REPLY;
+	return 0;
+}
+
 static int answer(struct sf_handshake_server *s, struct client *c)
 {
 	const char *body = (const char *)c->buf + SF_HANDSHAKE_LEN_BYTES;
@@ -196,13 +231,14 @@ static int answer(struct sf_handshake_server *s, struct client *c)
 	}
 	if (!is_json(body, len))
 		return -EPROTO;
-	c->reply = s->config.handler(s->config.arg, type, body, len);
-	if (!c->reply)
-		return -ECANCELED;
-	c->reply_len = strlen(c->reply);
-	c->head_len = sf_handshake_header(c->head, type, c->reply_len);
-	c->state = CLIENT_REPLY;
-	return 0;
+	c->job = (struct sf_handshake_job){
+		.type = type, .body = body, .len = len,
+	};
+	if (s->work && (type == SF_HANDSHAKE_CONNECTION ||
+			type == SF_HANDSHAKE_UNTYPED))
+		return hand_over(s, c);
+	return take_reply(c, s->config.handler(s->config.arg, type, body,
+					       len));
 }
 
 /* ---- reply ---- */
@@ -264,7 +300,7 @@ static int client_run(struct sf_handshake_server *s, struct client *c)
 	if (res <= 0)
 		return res;
 	res = answer(s, c);
-	return res < 0 ? res : send_reply(s, c);
+	return res < 0 || c->state == CLIENT_WORKING ? res : send_reply(s, c);
 }
 
 static void client_event(struct sf_handshake_server *s, struct client *c)
@@ -277,6 +313,34 @@ static void client_event(struct sf_handshake_server *s, struct client *c)
 		complain(s, res == -ENOBUFS ? "too much to remember" :
 					      "dropped what is no request");
 	client_close(s, c);
+}
+
+/* The time for the reply counts from here. */
+static int resume(struct sf_handshake_server *s, struct client *c)
+{
+	struct epoll_event ev = { .events = EPOLLIN, .data.ptr = c };
+	int res = take_reply(c, c->job.reply);
+
+	TAILQ_REMOVE(&s->working, c, link);
+	TAILQ_INSERT_TAIL(&s->clients, c, link);
+	c->until_ms = sf_now_ms() + s->config.idle_ms;
+	c->state = CLIENT_REPLY;
+	if (!res && epoll_ctl(s->epoll, EPOLL_CTL_ADD, c->fd, &ev) < 0)
+		res = -errno;
+	return res < 0 ? res : send_reply(s, c);
+}
+
+static void work_done(struct sf_handshake_server *s)
+{
+	struct sf_handshake_job *job;
+	struct client *c;
+
+	while ((job = sf_handshake_work_next(s->work))) {
+		c = (struct client *)((char *)job -
+				      offsetof(struct client, job));
+		if (resume(s, c) < 0)
+			client_close(s, c);
+	}
 }
 
 /* ---- accepting, and the loop ---- */
@@ -357,6 +421,8 @@ static void *run(void *arg)
 				return NULL;
 			if (ev[i].data.ptr == s)
 				accept_some(s);
+			else if (ev[i].data.ptr == &s->work)
+				work_done(s);
 			else
 				client_event(s, ev[i].data.ptr);
 		}
@@ -373,6 +439,15 @@ static int watch(int epoll, int fd, void *ptr)
 	return epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &ev) < 0 ? -errno : 0;
 }
 
+static int start_work(struct sf_handshake_server *s)
+{
+	int res = sf_handshake_work_new(&s->work, s->config.connect_threads,
+					s->config.connect, s->config.arg);
+
+	return res < 0 ? res : watch(s->epoll, sf_handshake_work_fd(s->work),
+				     &s->work);
+}
+
 static int start_thread(struct sf_handshake_server *s)
 {
 	sigset_t all, old;
@@ -385,6 +460,8 @@ static int start_thread(struct sf_handshake_server *s)
 	res = watch(s->epoll, s->stop, &s->stop);
 	if (!res)
 		res = watch(s->epoll, s->listener, s);
+	if (!res && s->config.connect)
+		res = start_work(s);
 	if (res < 0)
 		return res;
 	s->armed = true;
@@ -404,6 +481,8 @@ static void set_defaults(struct sf_handshake_config *config)
 		config->idle_ms = IDLE_MS;
 	if (!config->max_clients)
 		config->max_clients = MAX_CLIENTS;
+	if (!config->connect_threads)
+		config->connect_threads = CONNECT_THREADS;
 	if (!config->max_len)
 		config->max_len = SF_HANDSHAKE_MAX_DEFAULT;
 	if (config->max_len > SF_HANDSHAKE_MAX_TOP)
@@ -421,6 +500,7 @@ int sf_handshake_serve(struct sf_handshake_server **out,
 		return sf_err_set(err, -ENOMEM, "out of memory");
 	s->listener = s->epoll = s->stop = -1;
 	TAILQ_INIT(&s->clients);
+	TAILQ_INIT(&s->working);
 	s->config = *config;
 	set_defaults(&s->config);
 	res = sf_net_listen(config->listen, config->port, BACKLOG,
@@ -455,8 +535,15 @@ void sf_handshake_stop(struct sf_handshake_server *s)
 		eventfd_write(s->stop, 1);
 		pthread_join(s->thread, NULL);
 	}
+	if (s->work)
+		sf_handshake_work_stop(s->work);
+	while ((c = TAILQ_FIRST(&s->working))) {
+		free(c->job.reply);
+		client_close(s, c);
+	}
 	while ((c = TAILQ_FIRST(&s->clients)))
 		client_close(s, c);
+	sf_handshake_work_free(s->work);
 	if (s->listener >= 0)
 		close(s->listener);
 	if (s->epoll >= 0)

@@ -339,6 +339,87 @@ static void memory_is_bounded(void **state)
 	free(bytes);
 }
 
+/* ---- a handler that blocks ---- */
+
+#define BLOCK_MS 700
+
+/* As echo, late. */
+static char *block(void *arg, enum sf_handshake_type type, const char *body,
+		   size_t len)
+{
+	struct timespec pause = { .tv_nsec = BLOCK_MS * 1000000 };
+
+	nanosleep(&pause, NULL);
+	return echo(arg, type, body, len);
+}
+
+static int setup_blocking(void **state)
+{
+	struct sf_handshake_config config = {
+		.idle_ms = BLOCK_MS / 2,
+		.handler = echo,
+		.connect = block,
+		.connect_threads = 2,
+	};
+	struct sf_handshake_server *s = NULL;
+
+	sf_log_set_sink(count_log);
+	if (sf_handshake_serve(&s, &config, NULL) < 0)
+		fail_msg("no server");
+	*state = s;
+	return 0;
+}
+
+/* A handler may take longer than a client may. */
+static void a_blocking_handler_holds_up_nobody(void **state)
+{
+	static const char typed[] = "\x03\0\0\0\0\0\0\0\0{}";
+	static const char old[] = "\x02\0\0\0\0\0\0\0{}";
+	static const char mute[] = "\x07\0\0\0\0\0\0\0\0\"mute\"";
+	uint16_t port = sf_handshake_port(*state);
+	int a = dial_port(port), b = dial_port(port), c = dial_port(port);
+	int gone = dial_port(port);
+	uint64_t before = sf_now_ms();
+	char got[64] = "";
+
+	send(a, typed, 11, 0);
+	send(gone, typed, 11, 0);
+	close(gone);
+	expect_alive(*state);
+	send(b, old, 10, 0);
+	send(c, mute, 15, 0);
+	expect_alive(*state);
+	assert_true(recv(a, got, sizeof(got) - 1, MSG_WAITALL) > 9);
+	assert_string_equal(got + 9, "{\"type\":0,\"len\":2}\n");
+	memset(got, 0, sizeof(got));
+	assert_true(recv(b, got, sizeof(got) - 1, MSG_WAITALL) > 8);
+	assert_string_equal(got + 8, "{\"type\":-1,\"len\":2}\n");
+	expect_end(c);
+	assert_true(sf_now_ms() - before >= BLOCK_MS);
+	close(a);
+	close(b);
+	expect_alive(*state);
+}
+
+/* What runs is waited for, what is queued is not. */
+static void stopping_drops_what_is_queued(void **state)
+{
+	struct timespec pause = { .tv_nsec = 100000000 };
+	uint64_t before = sf_now_ms();
+	int fds[12];
+
+	for (size_t i = 0; i < 12; i++) {
+		fds[i] = dial_port(sf_handshake_port(*state));
+		send(fds[i], "\x03\0\0\0\0\0\0\0\0{}", 11, 0);
+	}
+	nanosleep(&pause, NULL);
+	sf_handshake_stop(*state);
+	*state = NULL;
+	assert_true(sf_now_ms() - before < 3 * BLOCK_MS);
+	for (size_t i = 0; i < 12; i++)
+		expect_end(fds[i]);
+}
+
 /* ---- a server that does not behave ---- */
 
 struct fake {
@@ -429,6 +510,11 @@ int main(void)
 		TEST(the_backlog_is_served_later),
 		TEST(memory_is_bounded),
 		cmocka_unit_test(bad_replies_are_eproto),
+		cmocka_unit_test_setup_teardown(
+			a_blocking_handler_holds_up_nobody, setup_blocking,
+			teardown),
+		cmocka_unit_test_setup_teardown(stopping_drops_what_is_queued,
+						setup_blocking, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
