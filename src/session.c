@@ -456,6 +456,7 @@ static void probe_start(struct session_probe *p)
 
 	atomic_store(&p->cancelling, 0);
 	p->io.op = SF_READ;
+	p->io.seg = p->seg;
 	p->io.addr = p->io.buffer->addr;
 	p->io.len = 1;
 	p->io.mem = &p->byte;

@@ -525,6 +525,7 @@ static void launch(struct sf_transfer *t)
 	}
 	t->io.op = t->op;
 	t->io.may_pipe = t->may_pipe;
+	t->io.seg = t->seg;
 	t->io.addr = t->addr;
 	t->io.len = t->len;
 	t->io.mem = t->mem;

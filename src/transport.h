@@ -25,6 +25,7 @@ struct sf_mem;
 struct sf_peer;
 struct sf_pipe;
 struct sf_pipe_pool;
+struct sf_rdma_config;
 struct sf_timers;
 struct sf_transport;
 
@@ -48,6 +49,7 @@ struct sf_transport_config {
 	size_t tcp_splice;		/* deliver reads in pipes from this size
 					 * up; 0: never */
 	unsigned int tcp_version;	/* 0: what the descriptor offers; 1 */
+	const struct sf_rdma_config *rdma;	/* NULL: its defaults */
 };
 
 #define SF_IO_PIPES_MAX 8
@@ -64,6 +66,8 @@ struct sf_io {
 	void *mem;		/* local memory, len bytes; always given */
 	struct sf_mem *reg;	/* registration that holds mem, or NULL */
 	const struct sf_buffer *buffer;	/* holds the range; lives until done */
+	const struct sf_segment *seg;	/* the snapshot that buffer is in, by
+					 * whose devices its keys go */
 	uint64_t deadline_ms;	/* the engine's; a hint for the backend */
 
 	/* Called once. RES 0 or a negative errno, see below. */
@@ -169,6 +173,7 @@ struct sf_transport_ops {
 };
 
 extern const struct sf_transport_ops sf_transport_null;
+extern const struct sf_transport_ops sf_transport_rdma;	/* HAVE_RDMA */
 extern const struct sf_transport_ops sf_transport_tcp;
 
 #endif

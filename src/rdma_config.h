@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What both sides of the RDMA transport are told: plain values, no verbs types.
+ * The defaults are Mooncake's, its environment variables included (protocol
+ * section 9.3), so that one machine's two programs agree.
+ */
+#ifndef SF_RDMA_CONFIG_H
+#define SF_RDMA_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct sf_err;
+
+struct sf_rdma_config {
+	char *nics;		/* names, separated by ',' or ':'; NULL: every
+				 * device with an active port. malloc'ed */
+	unsigned int gid_index;	/* SF_RDMA_GID_AUTO: by rank */
+	unsigned int gid_retries;	/* other GIDs to try after a refusal */
+	unsigned int ib_port;	/* of every device, 1..255 */
+	unsigned int mtu;	/* cap of the path MTU: 256..4096 */
+	unsigned int traffic_class;	/* 0..255 */
+	unsigned int service_level;	/* 0..15 */
+	unsigned int pkey_index;	/* 0..65535 */
+	unsigned int qps;	/* an endpoint, 1..255 */
+	size_t slice;		/* bytes a work request, initiator */
+	unsigned int max_endpoints;	/* a device, initiator */
+	unsigned int pause_ms;	/* a pair that failed is left alone for */
+	bool relaxed_ordering;
+};
+
+#define SF_RDMA_GID_AUTO 0xffffffffu
+#define SF_RDMA_QPS_MAX 255
+
+/* The defaults, before options are parsed. -EINVAL with a sentence: a variable
+ * of the environment has a value that makes no sense. -ENOMEM. */
+int sf_rdma_config_init(struct sf_rdma_config *c, struct sf_err *err);
+void sf_rdma_config_fini(struct sf_rdma_config *c);
+
+#endif
