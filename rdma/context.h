@@ -67,6 +67,7 @@ struct sf_rdma_context {
 	int wake_fd;
 	atomic_bool stop;
 	atomic_uint rounds;		/* odd: inside callbacks */
+	atomic_uint round_waiters;
 	pthread_cond_t round_over;
 	unsigned int spin_us;
 };

@@ -46,5 +46,8 @@ void sf_rdma_devices_free(struct sf_rdma_device *devices, unsigned int nr);
  * freed) from an opened device. */
 int sf_rdma_device_query(struct sf_rdma_device *dev, struct ibv_context *verbs,
 			 uint8_t port, struct sf_err *err);
+/* What of it may change: the port's data and its GIDs. */
+int sf_rdma_device_query_port(struct sf_rdma_device *dev,
+			      struct ibv_context *verbs, struct sf_err *err);
 
 #endif
