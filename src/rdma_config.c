@@ -84,6 +84,9 @@ static int read_environment(struct sf_rdma_config *c, struct sf_err *err)
 	if (!ret)
 		ret = from_env("MC_IB_PCI_RELAXED_ORDERING", 0, 2, &relaxed,
 			       err);
+	if (!ret)
+		ret = from_env("MC_MAX_MR_SIZE", 1, UINT64_MAX, &c->max_mr_size,
+			       err);
 	if (ret)
 		return ret;
 	c->pause_ms = (unsigned int)pause_s * 1000;
@@ -106,6 +109,7 @@ int sf_rdma_config_init(struct sf_rdma_config *c, struct sf_err *err)
 		.qps = 2,
 		.slice = SLICE_DEFAULT,
 		.max_endpoints = 256,
+		.max_mr_size = UINT64_C(1) << 40,
 		.pause_ms = 30000,
 		.relaxed_ordering = true,
 	};

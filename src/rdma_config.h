@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct sf_err;
 
@@ -25,6 +26,8 @@ struct sf_rdma_config {
 	unsigned int qps;	/* an endpoint, 1..255 */
 	size_t slice;		/* bytes a work request, initiator */
 	unsigned int max_endpoints;	/* a device, initiator */
+	uint64_t max_mr_size;	/* of one registration, exporter; at most what
+				 * the devices take */
 	unsigned int pause_ms;	/* a pair that failed is left alone for */
 	bool relaxed_ordering;
 };
