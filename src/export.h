@@ -17,12 +17,14 @@
 struct sf_err;
 struct sf_export;
 struct sf_meta;
+struct sf_rdma_config;
 
 /* Where a region's memory comes from. */
 enum sf_export_source {
 	SF_EXPORT_ANON,		/* anonymous, bound to location's NUMA node */
 	SF_EXPORT_FILE,		/* a file, mapped shared */
 	SF_EXPORT_SHM,		/* a POSIX shared-memory object, the same */
+	SF_EXPORT_DMABUF,	/* a device's memory: over RDMA only */
 };
 
 enum sf_export_fill {
@@ -36,8 +38,9 @@ enum sf_export_fill {
 struct sf_export_buffer {
 	enum sf_export_source source;
 	const char *path;	/* FILE, SHM */
-	uint64_t size;		/* bytes; 0 with FILE, SHM: all of it */
-	uint64_t offset;	/* FILE, SHM; a multiple of the page size */
+	int dmabuf;		/* DMABUF: its descriptor, borrowed by start */
+	uint64_t size;		/* bytes; 0 with all but ANON: all of it */
+	uint64_t offset;	/* not ANON; a multiple of the page size */
 	const char *location;	/* published; "cpu:N" also binds ANON; NULL:
 				 * "cpu:N" of the only node, else "*" */
 	bool huge;		/* huge pages; an error if there are none */
@@ -46,15 +49,29 @@ struct sf_export_buffer {
 	uint64_t fill_seed;
 };
 
-/* "size=1G,location=cpu:0,huge,ro,file=PATH,shm=NAME,offset=N,fill=...", where
- * fill is none, offset, random[:SEED] or byte:VALUE. -EINVAL, -ENOMEM. */
+/* "size=1G,location=cpu:0,huge,ro,file=PATH,shm=NAME,dmabuf=FD,offset=N,fill=",
+ * where fill is none, offset, random[:SEED] or byte:VALUE. -EINVAL, -ENOMEM. */
 int sf_export_buffer_parse(const char *text, struct sf_export_buffer *out,
 			   struct sf_err *err);
 void sf_export_buffer_fini(struct sf_export_buffer *b);
 
+enum sf_export_protocol {
+	SF_EXPORT_TCP = 1,
+	SF_EXPORT_RDMA = 2,
+};
+
+/* The segment of RDMA beside one of TCP: a descriptor of both protocols would
+ * abort most Mooncakes that read it (protocol section 2.4). */
+#define SF_EXPORT_RDMA_SUFFIX "-rdma"
+
 struct sf_export_config {
 	struct sf_meta *meta;	/* borrowed; must be able to write */
 	const char *name;	/* segment name; not empty, no '@' */
+	unsigned int protocols;	/* 0: TCP. Of both, RDMA's segment is NAME
+				 * with the suffix above */
+	const struct sf_rdma_config *rdma;	/* RDMA; borrowed until stop */
+	bool affinity;		/* locations prefer near devices where that
+				 * can be published (protocol section 4.3) */
 	const char *listen;	/* address both ports bind; NULL: loopback */
 	const char *advertise;	/* host put into rpc_meta; NULL: from listen */
 	uint16_t rpc_port;	/* 0: pick */
@@ -69,13 +86,14 @@ struct sf_export_config {
 /*
  * Map, serve, publish. -EEXIST: the name's present owner answers a probe;
  * -EINVAL: name, location, overlap; -ENOMEM, -ENOENT, -EACCES: memory or file;
- * and the errors of meta.h and tcp/target.h. Nothing stays published or mapped
- * on failure.
+ * -ENODEV: no RDMA device; and the errors of meta.h, tcp/target.h and
+ * rdma_target.h. Nothing stays published or mapped on failure.
  */
 int sf_export_start(struct sf_export **out,
 		    const struct sf_export_config *config,
 		    struct sf_err *err);
-/* What was published of buffer I. */
+/* What was published as buffer I, in all segments alike. What is too long for
+ * one registration is several. */
 struct sf_export_info {
 	uint64_t addr, length;
 	const char *location;
@@ -84,7 +102,10 @@ struct sf_export_info {
 bool sf_export_info(const struct sf_export *x, size_t i,
 		    struct sf_export_info *info);
 uint16_t sf_export_rpc_port(const struct sf_export *x);
-uint16_t sf_export_data_port(const struct sf_export *x);
+uint16_t sf_export_data_port(const struct sf_export *x);	/* 0: no TCP */
+/* Segment I: its name, and "tcp" or "rdma". NULL past the last. */
+const char *sf_export_segment(const struct sf_export *x, size_t i,
+			      const char **protocol);
 /* Removes the keys (errors are logged), stops serving, unmaps. NULL ok. */
 void sf_export_stop(struct sf_export *x);
 

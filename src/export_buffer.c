@@ -7,6 +7,7 @@
 #include "export_buffer.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,9 +19,12 @@
 
 struct parts {
 	size_t size, offset;
+	unsigned int dmabuf;		/* NO_FD: none */
 	char *location, *file, *shm, *fill;
 	bool huge, read_only;
 };
+
+#define NO_FD UINT_MAX
 
 #define FIELD(f) .offset = offsetof(struct parts, f)
 
@@ -39,6 +43,9 @@ const struct sf_option sf_export_buffer_table[] = {
 	  .help = "map this file, shared" },
 	{ .name = "shm", .type = SF_OPT_STRING, FIELD(shm), .value = "NAME",
 	  .help = "map this POSIX shared-memory object" },
+	{ .name = "dmabuf", .type = SF_OPT_UINT, FIELD(dmabuf),
+	  .max = INT_MAX, .value = "FD",
+	  .help = "a device's memory, by the descriptor of a dma-buf" },
 	{ .name = "offset", .type = SF_OPT_SIZE, FIELD(offset),
 	  .max = SIZE_LIMIT, .value = "BYTES",
 	  .help = "where in the file or object to begin" },
@@ -91,17 +98,24 @@ static int parse_fill(const char *text, struct sf_export_buffer *b,
 
 static int check(const struct parts *p, struct sf_err *err)
 {
-	if (p->file && p->shm)
-		return sf_err_set(err, -EINVAL, "file and shm: only one");
-	if (!p->file && !p->shm && !p->size)
+	bool dmabuf = p->dmabuf != NO_FD;
+	bool anon = !p->file && !p->shm && !dmabuf;
+
+	if (!!p->file + !!p->shm + dmabuf > 1)
+		return sf_err_set(err, -EINVAL, "%s: only one",
+				  !dmabuf ? "file and shm" :
+				  "file, shm and dmabuf");
+	if (anon && !p->size)
 		return sf_err_set(err, -EINVAL, "size=BYTES is missing");
-	if (!p->file && !p->shm && p->offset)
+	if (anon && p->offset)
 		return sf_err_set(err, -EINVAL,
-				  "offset: only with file or shm");
-	if ((p->file || p->shm) && p->huge)
+				  "offset: only with file, shm or dmabuf");
+	if (!anon && p->huge)
 		return sf_err_set(err, -EINVAL,
 				  "huge: not with file or shm (a file on "
 				  "hugetlbfs has huge pages by itself)");
+	if (dmabuf && p->fill)
+		return sf_err_set(err, -EINVAL, "fill: not with dmabuf");
 	if (p->location && !*p->location)
 		return sf_err_set(err, -EINVAL, "location: is empty");
 	return 0;
@@ -120,7 +134,8 @@ static int convert(struct parts *p, struct sf_export_buffer *b,
 	if (res)
 		return res;
 	b->source = p->file ? SF_EXPORT_FILE : p->shm ? SF_EXPORT_SHM :
-							SF_EXPORT_ANON;
+		    p->dmabuf != NO_FD ? SF_EXPORT_DMABUF : SF_EXPORT_ANON;
+	b->dmabuf = p->dmabuf != NO_FD ? (int)p->dmabuf : -1;
 	b->path = p->file ? p->file : p->shm;
 	b->location = p->location;
 	p->file = p->shm = p->location = NULL;	/* B's now */
@@ -135,7 +150,7 @@ int sf_export_buffer_parse(const char *text, struct sf_export_buffer *out,
 			   struct sf_err *err)
 {
 	struct sf_export_buffer b = { 0 };
-	struct parts p = { 0 };
+	struct parts p = { .dmabuf = NO_FD };
 	int res;
 
 	res = sf_option_parse_list(sf_export_buffer_table, &p, text, err);

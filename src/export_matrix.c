@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NODES_WALKED 4		/* with more, the first key is anybody's guess */
+#define NODES_WALKED 4		/* with more, the first is not known */
 #define CPU_TEXT_MAX 16
 
 static int compare(const void *a, const void *b)

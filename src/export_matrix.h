@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The priority matrix that an exporter publishes, and the order of devices that
- * goes with it (protocol section 4.3): readers number the devices by walking the
- * matrix in the order of a hash table, and take that number for the position in
- * "devices". Pure. Private to export*.c.
+ * goes with it (protocol section 4.3): readers number the devices by walking
+ * the matrix in the order of a hash table, and take that number for the
+ * position in "devices". Pure. Private to export*.c.
  */
 #ifndef SF_EXPORT_MATRIX_H
 #define SF_EXPORT_MATRIX_H

@@ -104,7 +104,9 @@ static int set_location(struct sf_export_memory *m,
 	if (b->location)
 		m->location = strdup(b->location);
 	else
-		m->location = strdup(one_node() ? "cpu:0" : "*");
+		m->location = strdup(one_node() &&
+				     b->source != SF_EXPORT_DMABUF ?
+				     "cpu:0" : "*");
 	if (!m->location)
 		return no_memory(err);
 	if (!strncmp(m->location, "cpu:", 4) && !parse_cpu(m->location, &node))
@@ -207,19 +209,22 @@ static int fill_anon(struct sf_export_memory *m,
 
 /* ---- files and shared-memory objects ---- */
 
-static int open_source(const struct sf_export_buffer *b, struct sf_err *err)
+static int open_as(const struct sf_export_buffer *b, int flags)
 {
-	int flags = b->read_only ? O_RDONLY : O_RDWR;
 	char name[NAME_MAX + 2];
-	int fd;
 
-	if (b->source == SF_EXPORT_FILE) {
-		fd = open(b->path, flags | O_CLOEXEC | O_NONBLOCK);
-	} else {
-		snprintf(name, sizeof(name), "%s%s",
-			 b->path[0] == '/' ? "" : "/", b->path);
-		fd = shm_open(name, flags, 0);
-	}
+	if (b->source == SF_EXPORT_FILE)
+		return open(b->path, flags | O_CLOEXEC | O_NONBLOCK);
+	snprintf(name, sizeof(name), "%s%s", b->path[0] == '/' ? "" : "/",
+		 b->path);
+	return shm_open(name, flags, 0);
+}
+
+static int open_source(const struct sf_export_buffer *b, bool writable,
+		       struct sf_err *err)
+{
+	int fd = open_as(b, writable ? O_RDWR : O_RDONLY);
+
 	if (fd < 0)
 		return sf_err_set(err, -errno, "%s %s: %s%s",
 				  b->source == SF_EXPORT_FILE ?
@@ -305,11 +310,28 @@ static int fill_file(const struct sf_export_memory *m,
 	return res;
 }
 
-static int map_file(struct sf_export_memory *m,
-		    const struct sf_export_buffer *b, struct sf_err *err)
+/* Kernels up to 6.1 pin a shared mapping only if it could be written, even for
+ * a device that may not: map it so where we may, and never write. */
+static bool map_writable(const struct sf_export_buffer *b, bool pin)
 {
-	int prot = PROT_READ | (b->read_only ? 0 : PROT_WRITE);
-	int fd = open_source(b, err), res;
+	int fd;
+
+	if (!b->read_only || !pin)
+		return !b->read_only;
+	fd = open_as(b, O_RDWR);
+	if (fd < 0)
+		return false;
+	close(fd);
+	return true;
+}
+
+static int map_file(struct sf_export_memory *m,
+		    const struct sf_export_buffer *b, bool pin,
+		    struct sf_err *err)
+{
+	bool writable = map_writable(b, pin);
+	int prot = PROT_READ | (writable ? PROT_WRITE : 0);
+	int fd = open_source(b, writable, err), res;
 	void *p;
 
 	if (fd < 0)
@@ -332,19 +354,83 @@ static int map_file(struct sf_export_memory *m,
 	return res;
 }
 
+/* ---- memory of a device ---- */
+
+static int measure_dmabuf(struct sf_export_memory *m,
+			  const struct sf_export_buffer *b, struct sf_err *err)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	off_t size = lseek(m->dmabuf, 0, SEEK_END);
+
+	if (size < 0)
+		return sf_err_set(err, -EINVAL, "descriptor %d is not a "
+				  "dma-buf", b->dmabuf);
+	if (b->offset % page)
+		return sf_err_set(err, -EINVAL, "dmabuf: offset %" PRIu64
+				  " is no multiple of the page size (%zu)",
+				  b->offset, page);
+	if (b->offset >= (uint64_t)size ||
+	    (b->size && !sf_range_within(b->offset, b->size, 0,
+					 (uint64_t)size)))
+		return sf_err_set(err, -EINVAL, "dmabuf: %" PRIu64 " bytes at "
+				  "offset %" PRIu64 " are more than it has "
+				  "(%jd)", b->size, b->offset, (intmax_t)size);
+	m->length = b->size ? b->size : (uint64_t)size - b->offset;
+	m->mapped = (size_t)((m->length + page - 1) / page * page);
+	m->dmabuf_offset = b->offset;
+	return 0;
+}
+
+/* Peers need an address to name it by, and no other buffer may have that. */
+static int map_dmabuf(struct sf_export_memory *m,
+		      const struct sf_export_buffer *b, struct sf_err *err)
+{
+	void *p;
+	int res;
+
+	m->dmabuf = fcntl(b->dmabuf, F_DUPFD_CLOEXEC, 3);
+	if (m->dmabuf < 0)
+		return sf_err_set(err, -errno, "dmabuf: descriptor %d: %s",
+				  b->dmabuf, strerror(errno));
+	res = measure_dmabuf(m, b, err);
+	if (res < 0)
+		return res;
+	p = mmap(NULL, m->mapped, PROT_NONE,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (p == MAP_FAILED)
+		return sf_err_set(err, -errno, "no addresses for %zu bytes: "
+				  "%s", m->mapped, strerror(errno));
+	m->base = p;
+	return 0;
+}
+
 /* ---- together ---- */
 
+static int map(struct sf_export_memory *m, const struct sf_export_buffer *b,
+	       bool pin, struct sf_err *err)
+{
+	switch (b->source) {
+	case SF_EXPORT_ANON:
+		return map_anon(m, b, err);
+	case SF_EXPORT_DMABUF:
+		return map_dmabuf(m, b, err);
+	default:
+		return map_file(m, b, pin, err);
+	}
+}
+
 int sf_export_memory_map(struct sf_export_memory *m,
-			 const struct sf_export_buffer *b, struct sf_err *err)
+			 const struct sf_export_buffer *b, bool pin,
+			 struct sf_err *err)
 {
 	int res;
 
-	*m = (struct sf_export_memory){ .read_only = b->read_only };
+	*m = (struct sf_export_memory){
+		.read_only = b->read_only, .dmabuf = -1,
+	};
 	res = set_location(m, b, err);
-	if (!res && b->source != SF_EXPORT_ANON)
-		res = map_file(m, b, err);
-	else if (!res)
-		res = map_anon(m, b, err);
+	if (!res)
+		res = map(m, b, pin, err);
 	if (!res && b->source == SF_EXPORT_ANON)
 		res = fill_anon(m, b, err);
 	if (res)
@@ -356,8 +442,10 @@ void sf_export_memory_unmap(struct sf_export_memory *m)
 {
 	if (m->base)
 		munmap(m->base, m->mapped);
+	if (m->dmabuf >= 0)
+		close(m->dmabuf);
 	free(m->location);
-	*m = (struct sf_export_memory){ 0 };
+	*m = (struct sf_export_memory){ .dmabuf = -1 };
 }
 
 static int by_place(const void *a, const void *b)

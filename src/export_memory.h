@@ -18,6 +18,9 @@ struct sf_export_memory {
 	size_t mapped;		/* rounded up to pages */
 	char *location;		/* never NULL, not empty */
 	bool read_only;
+	int dmabuf;		/* ours; -1: plain memory. BASE is a place in
+				 * our address space where nothing is, then */
+	uint64_t dmabuf_offset;
 	/* what a file mapping is of, to see overlaps */
 	bool is_file;
 	dev_t dev;
@@ -25,10 +28,12 @@ struct sf_export_memory {
 	uint64_t offset;
 };
 
-/* Everything at once: mapped, bound, filled. -EINVAL, -ENOMEM, and the errors
- * of open, mmap, mbind, pwrite; nothing stays mapped then. */
+/* Everything at once: mapped, bound, filled. PIN: it will be registered with a
+ * device. -EINVAL, -ENOMEM, and the errors of open, mmap, mbind, pwrite;
+ * nothing stays mapped then. */
 int sf_export_memory_map(struct sf_export_memory *m,
-			 const struct sf_export_buffer *b, struct sf_err *err);
+			 const struct sf_export_buffer *b, bool pin,
+			 struct sf_err *err);
 void sf_export_memory_unmap(struct sf_export_memory *m);
 /* -EINVAL when two of NR share bytes of one file. */
 int sf_export_memory_overlap(const struct sf_export_memory *list, size_t nr,

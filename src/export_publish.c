@@ -34,15 +34,16 @@
 #define RETRY_MS 1000		/* while the store does not answer */
 
 struct sf_publish {
-	struct sf_publish_config config;
+	struct sf_publish_config config;	/* its documents are ours */
 	int64_t lease;		/* 0: none (any more) */
 	bool foreign;		/* said so */
 	bool unreachable;	/* said so */
 	pthread_t thread;
 	bool running;
-	pthread_mutex_t lock;	/* stop */
+	pthread_mutex_t lock;	/* what follows */
 	pthread_cond_t wake;
 	bool stop;
+	char *update;		/* the next descriptor; NULL: none */
 };
 
 /* What the store holds under our name. */
@@ -242,6 +243,25 @@ static int check_keys(struct sf_publish *p, struct sf_err *err)
 	return res;
 }
 
+/* Take over the next descriptor and put it, unless the name has become
+ * somebody else's. */
+static int put_update(struct sf_publish *p, struct sf_err *err)
+{
+	char *next;
+
+	pthread_mutex_lock(&p->lock);
+	next = p->update;
+	p->update = NULL;
+	pthread_mutex_unlock(&p->lock);
+	if (!next)
+		return 0;
+	free((char *)(uintptr_t)p->config.segment);
+	p->config.segment = next;
+	if (p->foreign || (p->config.lease_s && !p->lease))
+		return 0;	/* check_keys() knows what to do */
+	return put(p, SF_META_SEGMENT, err);
+}
+
 static int keep(struct sf_publish *p, struct sf_err *err)
 {
 	int res = 0;
@@ -253,6 +273,8 @@ static int keep(struct sf_publish *p, struct sf_err *err)
 			res = 0;
 		}
 	}
+	if (!res)
+		res = put_update(p, err);
 	return res ? res : check_keys(p, err);
 }
 
@@ -296,8 +318,8 @@ static bool pause_for(struct sf_publish *p, unsigned int ms)
 		until.tv_nsec -= 1000000000;
 	}
 	pthread_mutex_lock(&p->lock);
-	while (!p->stop && pthread_cond_timedwait(&p->wake, &p->lock,
-						  &until) != ETIMEDOUT)
+	while (!p->stop && !p->update &&
+	       pthread_cond_timedwait(&p->wake, &p->lock, &until) != ETIMEDOUT)
 		;
 	stop = p->stop;
 	pthread_mutex_unlock(&p->lock);
@@ -362,11 +384,16 @@ static int take_name(struct sf_publish *p, struct sf_err *err)
 static struct sf_publish *publish_new(const struct sf_publish_config *config)
 {
 	struct sf_publish *p = calloc(1, sizeof(*p));
+	char *segment = strdup(config->segment);
 	pthread_condattr_t attr;
 
-	if (!p)
+	if (!p || !segment) {
+		free(segment);
+		free(p);
 		return NULL;
+	}
 	p->config = *config;
+	p->config.segment = segment;
 	pthread_mutex_init(&p->lock, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -379,6 +406,8 @@ static void publish_free(struct sf_publish *p)
 {
 	pthread_cond_destroy(&p->wake);
 	pthread_mutex_destroy(&p->lock);
+	free((char *)(uintptr_t)p->config.segment);
+	free(p->update);
 	free(p);
 }
 
@@ -406,6 +435,20 @@ int sf_publish_start(struct sf_publish **out,
 		return res;
 	}
 	*out = p;
+	return 0;
+}
+
+int sf_publish_update(struct sf_publish *p, const char *segment)
+{
+	char *next = strdup(segment);
+
+	if (!next)
+		return -ENOMEM;
+	pthread_mutex_lock(&p->lock);
+	free(p->update);
+	p->update = next;
+	pthread_cond_signal(&p->wake);
+	pthread_mutex_unlock(&p->lock);
 	return 0;
 }
 

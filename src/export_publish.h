@@ -17,8 +17,8 @@ struct sf_publish;
 
 struct sf_publish_config {
 	struct sf_meta *meta;	/* borrowed */
-	const char *name;	/* these three: borrowed until stop */
-	const char *segment;	/* the documents */
+	const char *name;	/* borrowed until stop */
+	const char *segment;	/* the documents; copied */
 	const char *rpc;
 	unsigned int lease_s;	/* 0: none */
 	bool force;
@@ -38,6 +38,9 @@ int sf_publish_check(struct sf_meta *meta, const char *name, bool force,
 int sf_publish_start(struct sf_publish **out,
 		     const struct sf_publish_config *config,
 		     struct sf_err *err);
+/* The descriptor is SEGMENT from now on: copied, and put soon by the thread.
+ * Never blocks. -ENOMEM. */
+int sf_publish_update(struct sf_publish *p, const char *segment);
 /* Remove both, if they are still ours. NULL is fine. */
 void sf_publish_stop(struct sf_publish *p);
 

@@ -24,6 +24,7 @@
 #include "log.h"
 #include "meta.h"
 #include "options.h"
+#include "rdma_config.h"
 
 #define STOP_LIMIT_MS 30000
 #define LEASE_DEFAULT_S 30
@@ -31,11 +32,19 @@
 
 struct cmdline {
 	struct sf_core_options core;
+	struct sf_rdma_config rdma;
+	int protocol;
+	bool affinity;
 	char *metadata, *name, *listen, *advertise, *fill, *unused;
 	unsigned int rpc_port, data_port, lease_s, threads;
 	bool force, json, verbose, help, version;
 	struct sf_export_buffer *buffers;
 	size_t nr_buffers;
+};
+
+static const char *const protocols[] = { "tcp", "rdma", "tcp,rdma", NULL };
+static const unsigned int protocol_bits[] = {
+	SF_EXPORT_TCP, SF_EXPORT_RDMA, SF_EXPORT_TCP | SF_EXPORT_RDMA,
 };
 
 #define FIELD(f) .offset = offsetof(struct cmdline, f)
@@ -50,6 +59,9 @@ static const struct sf_option table[] = {
 	{ .name = "buffer", .type = SF_OPT_STRING, FIELD(unused),
 	  .value = "PARTS", .help = "a buffer to export, see below; again "
 				    "for each" },
+	{ .name = "protocol", .type = SF_OPT_ENUM, FIELD(protocol),
+	  .choices = protocols, .value = "NAME",
+	  .help = "tcp (default), rdma, or tcp,rdma: NAME and NAME-rdma" },
 	{ .name = "fill", .type = SF_OPT_STRING, FIELD(fill),
 	  .value = "PATTERN",
 	  .help = "for anonymous buffers that do not say" },
@@ -72,6 +84,29 @@ static const struct sf_option table[] = {
 	  .help = "take the name even from an owner that answers" },
 	{ .name = "threads", .type = SF_OPT_UINT, FIELD(threads), .max = 256,
 	  .value = "N", .help = "data threads (default: one per CPU)" },
+	{ .name = "nic", .type = SF_OPT_STRING, FIELD(rdma.nics),
+	  .value = "NAMES",
+	  .help = "RDMA devices, separated by commas (default: all)" },
+	{ .name = "gid_index", .type = SF_OPT_UINT, FIELD(rdma.gid_index),
+	  .max = 255, .value = "N",
+	  .help = "entry of their GID tables (default: by rank)" },
+	{ .name = "ib_port", .type = SF_OPT_UINT, FIELD(rdma.ib_port),
+	  .min = 1, .max = 255, .value = "N",
+	  .help = "port of each device (default 1)" },
+	{ .name = "mtu", .type = SF_OPT_UINT, FIELD(rdma.mtu), .min = 256,
+	  .max = 4096, .value = "BYTES",
+	  .help = "at most this path MTU (default 4096)" },
+	{ .name = "traffic_class", .type = SF_OPT_UINT,
+	  FIELD(rdma.traffic_class), .max = 255, .value = "N",
+	  .help = "of RDMA packets (default 0)" },
+	{ .name = "service_level", .type = SF_OPT_UINT,
+	  FIELD(rdma.service_level), .max = 15, .value = "N",
+	  .help = "of RDMA packets (default 0)" },
+	{ .name = "pkey_index", .type = SF_OPT_UINT, FIELD(rdma.pkey_index),
+	  .max = 65535, .value = "N",
+	  .help = "entry of the partition key table (default 0)" },
+	{ .name = "affinity", .type = SF_OPT_FLAG, FIELD(affinity),
+	  .help = "prefer devices on a buffer's NUMA node" },
 	{ .name = "json", .type = SF_OPT_FLAG, FIELD(json),
 	  .help = "print one JSON object" },
 	{ .name = "verbose", .type = SF_OPT_FLAG, FIELD(verbose),
@@ -171,6 +206,9 @@ static int check(struct cmdline *c, struct sf_err *err)
 		return sf_err_set(err, -EINVAL, "--name=NAME is missing");
 	if (!c->nr_buffers)
 		return sf_err_set(err, -EINVAL, "--buffer=PARTS is missing");
+	if (c->rdma.mtu & (c->rdma.mtu - 1))
+		return sf_err_set(err, -EINVAL, "--mtu=%u: not 256, 512, 1024, "
+				  "2048 or 4096", c->rdma.mtu);
 	return sf_core_options_check(&c->core, err);
 }
 
@@ -206,7 +244,7 @@ static void cmdline_fini(struct cmdline *c)
 	for (size_t i = 0; i < c->nr_buffers; i++)
 		sf_export_buffer_fini(&c->buffers[i]);
 	free(c->buffers);
-	sf_option_free(table, c);
+	sf_option_free(table, c);	/* and what is in rdma */
 }
 
 /* ---- output ---- */
@@ -243,6 +281,21 @@ static cJSON *describe_buffers(const struct sf_export *x)
 	return list;
 }
 
+static cJSON *describe_segments(const struct sf_export *x)
+{
+	cJSON *list = cJSON_CreateArray();
+	const char *name, *protocol;
+
+	for (size_t i = 0; (name = sf_export_segment(x, i, &protocol)); i++) {
+		cJSON *s = cJSON_CreateObject();
+
+		cJSON_AddStringToObject(s, "name", name);
+		cJSON_AddStringToObject(s, "protocol", protocol);
+		cJSON_AddItemToArray(list, s);
+	}
+	return list;
+}
+
 static bool print_json(const struct cmdline *c, const struct sf_export *x)
 {
 	cJSON *root = cJSON_CreateObject();
@@ -251,6 +304,7 @@ static bool print_json(const struct cmdline *c, const struct sf_export *x)
 	cJSON_AddStringToObject(root, "name", c->name);
 	cJSON_AddNumberToObject(root, "rpc_port", sf_export_rpc_port(x));
 	cJSON_AddNumberToObject(root, "data_port", sf_export_data_port(x));
+	cJSON_AddItemToObject(root, "segments", describe_segments(x));
 	cJSON_AddItemToObject(root, "buffers", describe_buffers(x));
 	cJSON_AddBoolToObject(root, "ready", true);
 	text = cJSON_PrintUnformatted(root);
@@ -299,16 +353,21 @@ static void set_up_log(const struct cmdline *c)
 		atomic_store(&sf_log_debug_mask, mask);
 }
 
-/* Every client is a descriptor. */
-static void raise_limits(void)
+static void raise_limit(int what)
 {
 	struct rlimit limit;
 
-	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
-	    limit.rlim_cur < limit.rlim_max) {
+	if (getrlimit(what, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
 		limit.rlim_cur = limit.rlim_max;
-		setrlimit(RLIMIT_NOFILE, &limit);
+		setrlimit(what, &limit);
 	}
+}
+
+/* Every client is a descriptor; what a device may write stays in memory. */
+static void raise_limits(void)
+{
+	raise_limit(RLIMIT_NOFILE);
+	raise_limit(RLIMIT_MEMLOCK);
 }
 
 static void on_signal(void *arg)
@@ -330,6 +389,9 @@ static int serve(const struct cmdline *c, struct sf_meta *meta,
 	struct sf_export_config config = {
 		.meta = meta,
 		.name = c->name,
+		.protocols = protocol_bits[c->protocol],
+		.rdma = &c->rdma,
+		.affinity = c->affinity,
 		.listen = c->listen,
 		.advertise = c->advertise,
 		.rpc_port = (uint16_t)c->rpc_port,
@@ -397,7 +459,9 @@ int main(int argc, char **argv)
 	int status = SF_EXIT_OK;
 
 	sf_core_options_init(&c.core);
-	if (parse(&c, argc, argv, &err) < 0)
+	if (sf_rdma_config_init(&c.rdma, &err) < 0)
+		status = misuse(err.text);
+	else if (parse(&c, argc, argv, &err) < 0)
 		status = misuse(err.text);
 	else if (c.help)
 		print_help();

@@ -13,6 +13,13 @@
 
 #include "err.h"
 #include "range.h"
+#include "rdma_target.h"
+
+#ifdef HAVE_RDMA
+#define RDMA_TARGET (&sf_rdma_target)
+#else
+#define RDMA_TARGET NULL
+#endif
 
 /* The only list of backends, and the only place that knows which are built. */
 static const struct sf_transport_ops *const backends[] = {
@@ -31,6 +38,11 @@ struct sf_peer {
 	const struct sf_transport_ops *ops;
 	void *priv;
 };
+
+const struct sf_rdma_target_ops *sf_rdma_target_ops(void)
+{
+	return RDMA_TARGET;
+}
 
 const struct sf_transport_ops *sf_transport_nth(unsigned int i)
 {

@@ -402,9 +402,12 @@ static void handshakes_are_answered(void **state)
 	    "\"notify_msg\":\"success\"");
 	ask(x, SF_HANDSHAKE_NOTIFY, "[]", "success");
 	ask(x, SF_HANDSHAKE_CONNECTION, connect,
-	    "\"local_nic_path\":\"me@y\",\"peer_nic_path\":\"a@x\"");
-	ask(x, SF_HANDSHAKE_CONNECTION, "{\"local_nic_path\":[]}",
+	    "\"local_nic_path\":\"me@y\",\"payload\":\"\","
+	    "\"peer_nic_path\":\"a@x\"");
+	ask(x, SF_HANDSHAKE_CONNECTION, connect,
 	    "\"reply_msg\":\"this segment has no RDMA transport\"");
+	ask(x, SF_HANDSHAKE_CONNECTION, "{\"local_nic_path\":[]}",
+	    "\"reply_msg\":\"the request: local_nic_path is not a string\"");
 	ask(x, SF_HANDSHAKE_UNTYPED, connect, "no RDMA transport");
 	sf_export_stop(x);
 }
@@ -439,6 +442,13 @@ static void buffer_texts(void **state)
 	assert_int_equal(b.fill, SF_EXPORT_FILL_RANDOM);
 	assert_int_equal(b.fill_seed, 7);
 	sf_export_buffer_fini(&b);
+	assert_int_equal(sf_export_buffer_parse(
+				 "dmabuf=0,offset=64K,location=cuda:0", &b,
+				 NULL), 0);
+	assert_int_equal(b.source, SF_EXPORT_DMABUF);
+	assert_int_equal(b.dmabuf, 0);
+	assert_int_equal(b.offset, 65536);
+	sf_export_buffer_fini(&b);
 }
 
 static void bad_buffer_texts(void **state)
@@ -449,7 +459,9 @@ static void bad_buffer_texts(void **state)
 		"file=a,huge", "file=a,ro,fill=offset", "size=4K,fill=byte",
 		"size=4K,fill=byte:256", "size=4K,fill=random:x",
 		"size=4K,fill=offset:1", "size=4K,fill=zebra",
-		"size=4K,location=",
+		"size=4K,location=", "dmabuf=-1", "dmabuf=x",
+		"dmabuf=3,file=a", "dmabuf=3,shm=a", "dmabuf=3,huge",
+		"dmabuf=3,fill=offset",
 	};
 	struct sf_export_buffer b = { .size = 77 };
 
@@ -469,9 +481,45 @@ static int map(struct sf_export_memory *m, const char *text)
 	int res;
 
 	assert_int_equal(sf_export_buffer_parse(text, &b, NULL), 0);
-	res = sf_export_memory_map(m, &b, NULL);
+	res = sf_export_memory_map(m, &b, false, NULL);
 	sf_export_buffer_fini(&b);
 	return res;
+}
+
+/* No device is needed to see that it cannot work. Any file that can seek has a
+ * size, as a dma-buf has. */
+static void a_dmabuf_gets_addresses_of_its_own(void **state)
+{
+	struct sf_export_buffer b = { .source = SF_EXPORT_DMABUF };
+	struct sf_export_memory m;
+	struct sf_err err = { 0 };
+	struct sf_export *x = NULL;
+	struct sf_export_config config = {
+		.meta = ((struct store *)*state)->meta, .name = "me",
+		.buffers = &b, .nr_buffers = 1,
+	};
+	FILE *f = tmpfile();
+
+	assert_int_equal(ftruncate(fileno(f), 3 * 65536), 0);
+	b.dmabuf = fileno(f);
+	b.offset = 65536;
+	assert_int_equal(sf_export_memory_map(&m, &b, true, NULL), 0);
+	assert_int_equal(m.length, 2 * 65536);
+	assert_int_equal(m.dmabuf_offset, 65536);
+	assert_true(m.base && m.dmabuf >= 0 && m.dmabuf != b.dmabuf);
+	assert_string_equal(m.location, "*");
+	sf_export_memory_unmap(&m);
+	b.size = 2 * 65536 + 1;
+	assert_int_equal(sf_export_memory_map(&m, &b, true, NULL), -EINVAL);
+	b.size = 0;
+	b.offset = 1;
+	assert_int_equal(sf_export_memory_map(&m, &b, true, NULL), -EINVAL);
+	b.offset = 0;
+	assert_int_equal(sf_export_start(&x, &config, &err), -EINVAL);
+	assert_non_null(strstr(err.text, "RDMA only"));
+	fclose(f);
+	b.dmabuf = 987654;
+	assert_int_equal(sf_export_memory_map(&m, &b, true, NULL), -EBADF);
 }
 
 static void anonymous_memory_and_patterns(void **state)
@@ -562,6 +610,7 @@ int main(void)
 		TEST(handshakes_are_answered),
 		cmocka_unit_test(buffer_texts),
 		cmocka_unit_test(bad_buffer_texts),
+		TEST(a_dmabuf_gets_addresses_of_its_own),
 		cmocka_unit_test(anonymous_memory_and_patterns),
 		cmocka_unit_test(files_are_mapped_and_checked),
 	};
