@@ -270,6 +270,14 @@ int sf_rdma_context_next_gid(struct sf_rdma_context *ctx,
 	return ret;
 }
 
+void sf_rdma_context_first_gid(struct sf_rdma_context *ctx)
+{
+	pthread_mutex_lock(&ctx->lock);
+	if (ctx->gid_nth)
+		choose_gid_locked(ctx, 0);
+	pthread_mutex_unlock(&ctx->lock);
+}
+
 /* Is the GID in use still where it was? */
 static bool gid_stands_locked(const struct sf_rdma_context *ctx)
 {

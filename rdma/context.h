@@ -100,6 +100,9 @@ unsigned int sf_rdma_context_mtu(struct sf_rdma_context *ctx);	/* capped */
 int sf_rdma_context_next_gid(struct sf_rdma_context *ctx,
 			     const struct sf_rdma_gid *gid);
 
+/* None of them was of use: back to the best one. */
+void sf_rdma_context_first_gid(struct sf_rdma_context *ctx);
+
 /* Wait until callbacks that are running now have returned. Not from them. */
 void sf_rdma_context_sync(struct sf_rdma_context *ctx);
 

@@ -73,9 +73,11 @@ static void open_all(struct sf_engine *e, const struct sf_engine_config *config)
 			continue;
 		b->ops = ops;
 		e->nr_backends++;
+		/* Not having the hardware is no fault. */
 		if (open_backend(e, b, &config->io, &err))
-			sf_log(LOG_WARNING, SF_LOG_CORE,
-			       "no %s transport: %s", ops->name, err.text);
+			sf_log(err.code == -ENODEV ? LOG_INFO : LOG_WARNING,
+			       SF_LOG_CORE, "no %s transport: %s", ops->name,
+			       err.text);
 	}
 }
 

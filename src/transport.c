@@ -24,6 +24,9 @@
 /* The only list of backends, and the only place that knows which are built. */
 static const struct sf_transport_ops *const backends[] = {
 	&sf_transport_tcp,
+#ifdef HAVE_RDMA
+	&sf_transport_rdma,
+#endif
 	&sf_transport_null,
 };
 

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: MIT */
+/* What the status file of a segment says of the RDMA side: a line a pair. */
+#include "config.h"
+#include "rdma/initiator.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "clock.h"
+#include "gid.h"
+#include "segment.h"
+
+static void print_qps(const struct sf_rdma_pair *pair, FILE *out)
+{
+	for (unsigned int i = 0; i < pair->nr_qps && i < SF_RDMA_SHOWN_QPS; i++)
+		fprintf(out, "%s%" PRIu32 "-%" PRIu32, i ? " " : "",
+			pair->own_qp[i], pair->remote_qp[i]);
+	if (pair->nr_qps > SF_RDMA_SHOWN_QPS)
+		fputs(" ...", out);
+}
+
+static void print_state(const struct sf_rdma_peer *p,
+			const struct sf_rdma_pair *pair, uint64_t now_ms,
+			FILE *out)
+{
+	if (pair->ep)
+		fprintf(out, "connected, %u outstanding",
+			atomic_load(&pair->ep->taken));
+	else if (pair->wanted)
+		fputs(p->connect ? "connecting" : "waiting", out);
+	else if (sf_pair_is_paused(&pair->health, now_ms))
+		fprintf(out, "set aside for %" PRIu64 " s",
+			(pair->health.paused_until_ms - now_ms + 999) / 1000);
+	else
+		fputs("not connected", out);
+}
+
+static void print_pair(const struct sf_rdma_peer *p,
+		       const struct sf_rdma_pair *pair, FILE *out)
+{
+	uint64_t now_ms = sf_now_ms();
+	char gid[SF_GID_TEXT_MAX];
+
+	fprintf(out, "pair %s -> %s@%s: ", pair->dev->ctx->dev.name, p->server,
+		pair->remote);
+	print_state(p, pair, now_ms, out);
+	if (pair->connects) {
+		sf_gid_format(gid, pair->gid.gid);
+		fprintf(out, "; port %u, gid %s (index %u, %s)",
+			pair->dev->ctx->dev.port, gid, pair->gid.index,
+			sf_rdma_gid_kind_name(pair->gid.kind));
+		sf_gid_format(gid, pair->remote_gid);
+		fprintf(out, ", to %s, mtu %u, qp ", gid, pair->mtu);
+		print_qps(pair, out);
+		fprintf(out, ", connected %u times, broken %u",
+			pair->connects, pair->breaks);
+	}
+	if (pair->error)
+		fprintf(out, "; first error: %s: %s (%" PRIu64 " s ago%s)",
+			sf_rdma_stage_name(pair->stage), pair->text,
+			(now_ms - pair->error_ms) / 1000,
+			pair->healed ? ", works again" : "");
+	fputc('\n', out);
+}
+
+static void print_devices(const struct sf_rdma *rdma, FILE *out)
+{
+	for (unsigned int i = 0; i < rdma->nr_devs; i++) {
+		const struct sf_rdma_dev *dev = &rdma->devs[i];
+
+		fprintf(out, "device %s: port %u %s, node %d, %u endpoints\n",
+			dev->ctx->dev.name, dev->ctx->dev.port,
+			atomic_load(&dev->ctx->fatal) ? "gone" :
+			sf_rdma_dev_is_usable(dev) ? "up" : "down",
+			dev->ctx->dev.node, atomic_load(&dev->nr_endpoints));
+	}
+}
+
+void sf_rdma_peer_status(void *peer, FILE *out)
+{
+	struct sf_rdma_peer *p = peer;
+	struct sf_rdma_job *job;
+	unsigned int queued = 0;
+
+	pthread_mutex_lock(&p->lock);
+	fprintf(out, "rdma: %s as %s, handshake at %s port %u\n", p->server,
+		p->own_name, p->seg->rpc_host, p->seg->rpc_port);
+	print_devices(p->rdma, out);
+	TAILQ_FOREACH(job, &p->queue, link)
+		queued++;
+	TAILQ_FOREACH(job, &p->parked, link)
+		queued++;
+	fprintf(out, "queued: %u\nredriven: %" PRIu64 "\n", queued,
+		p->redrives);
+	for (size_t i = 0;
+	     i < (size_t)p->rdma->nr_devs * SF_RDMA_REMOTES_MAX; i++)
+		if (p->pairs[i] && (p->pairs[i]->connects ||
+				    p->pairs[i]->error || p->pairs[i]->wanted))
+			print_pair(p, p->pairs[i], out);
+	pthread_mutex_unlock(&p->lock);
+}
