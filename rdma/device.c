@@ -244,6 +244,19 @@ static int list_named(struct listing *l, struct ibv_device **all,
 	return 0;
 }
 
+static bool is_in(const char *list, const char *name)
+{
+	size_t len;
+
+	for (const char *p = list; *p; p += len) {
+		p += strspn(p, SEPARATORS " ");
+		len = strcspn(p, SEPARATORS " ");
+		if (len == strlen(name) && !strncmp(p, name, len))
+			return true;
+	}
+	return false;
+}
+
 /* The first error, if all devices have one. */
 static int list_all(struct listing *l, struct ibv_device **all,
 		    struct sf_err *err)
@@ -252,6 +265,9 @@ static int list_all(struct listing *l, struct ibv_device **all,
 	int ret;
 
 	for (; *all; all++) {
+		if (l->config->filter &&
+		    !is_in(l->config->filter, ibv_get_device_name(*all)))
+			continue;
 		e = (struct sf_err){ 0 };
 		ret = consider(l, *all, false, &e);
 		if (ret)

@@ -68,6 +68,7 @@ int sf_context_engine(struct sf_context *ctx,
 			.tcp_split = options->split,
 			.tcp_splice = options->splice,
 			.tcp_version = options->tcp_version,
+			.rdma = &options->rdma,
 		},
 		.timeout_ms = options->timeout_ms,
 	};

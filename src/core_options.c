@@ -21,7 +21,8 @@
 #define PASSWORD_ENV "SEGFS_ETCD_PASSWORD"
 #define CLUSTER_ENV "MC_METADATA_CLUSTER_ID"
 
-static const char *const transports[] = { "auto", "tcp", "null", NULL };
+static const char *const transports[] = { "auto", "tcp", "rdma", "null",
+					 NULL };
 
 #define FIELD(f) .offset = offsetof(struct sf_core_options, f)
 
@@ -59,7 +60,7 @@ const struct sf_option sf_core_option_table[] = {
 	  .help = "limit for reaching a peer or store (default 3)" },
 	{ .name = "transport", .type = SF_OPT_ENUM, FIELD(transport),
 	  .choices = transports, .value = "NAME",
-	  .help = "auto, tcp or null (default auto: by segment)" },
+	  .help = "auto, tcp, rdma or null (default auto: by segment)" },
 	{ .name = "lanes", .type = SF_OPT_UINT, FIELD(lanes), .min = 1,
 	  .max = 64, .value = "N",
 	  .help = "TCP connections a peer, 1 to 64 (default 4)" },
@@ -69,6 +70,8 @@ const struct sf_option sf_core_option_table[] = {
 	{ .name = "splice", .type = SF_OPT_SIZE, FIELD(splice), .min = 4096,
 	  .max = 1 << 30, .zero = true, .value = "BYTES",
 	  .help = "splice reads from this size up (default 64K; 0 never)" },
+	{ .name = "rdma", .type = SF_OPT_TABLE, FIELD(rdma),
+	  .table = sf_rdma_option_table },
 	{ .name = "store", .type = SF_OPT_TABLE,
 	  .table = sf_store_option_table },
 	{ .name = "tcp_version", .type = SF_OPT_UINT, FIELD(tcp_version),
@@ -85,6 +88,7 @@ void sf_core_options_init(struct sf_core_options *o)
 		.split = 256 << 10,
 		.splice = 64 << 10,
 	};
+	sf_rdma_config_init(&o->rdma, &o->environment);
 }
 
 const char *sf_core_options_transport(const struct sf_core_options *o)
@@ -134,6 +138,11 @@ int sf_core_options_check(struct sf_core_options *o, struct sf_err *err)
 	const char *env = getenv(CLUSTER_ENV);
 	int ret = check_credentials(o, err);
 
+	if (!ret && o->environment.code)
+		ret = sf_err_set(err, o->environment.code, "%s",
+				 o->environment.text);
+	if (!ret)
+		ret = sf_rdma_config_check(&o->rdma, err);
 	if (!ret)
 		ret = make_absolute("ca", &o->ca_file, err);
 	if (!ret)

@@ -9,14 +9,16 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "err.h"
 #include "options.h"
+#include "rdma_config.h"
 
-struct sf_err;
 struct sf_meta;
 
 enum sf_transport_choice {
 	SF_TRANSPORT_AUTO,	/* by the descriptor's protocol */
 	SF_TRANSPORT_TCP,
+	SF_TRANSPORT_RDMA,
 	SF_TRANSPORT_NULL,
 };
 
@@ -31,6 +33,8 @@ struct sf_core_options {
 	unsigned int lanes;
 	size_t split, splice;
 	unsigned int tcp_version;
+	struct sf_rdma_config rdma;
+	struct sf_err environment;	/* what is wrong with its variables */
 };
 
 /* For an SF_OPT_TABLE row. The store's part alone is for programs that have no

@@ -16,6 +16,40 @@
 
 #define SLICE_DEFAULT (256u << 10)
 
+#define FIELD(f) .offset = offsetof(struct sf_rdma_config, f)
+
+const struct sf_option sf_rdma_option_table[] = {
+	{ .name = "nic", .type = SF_OPT_STRING, FIELD(nics), .value = "NAMES",
+	  .help = "RDMA devices, separated by colons (default: all)" },
+	{ .name = "gid_index", .type = SF_OPT_UINT, FIELD(gid_index),
+	  .max = 255, .value = "N",
+	  .help = "entry of their GID tables (default: by rank)" },
+	{ .name = "ib_port", .type = SF_OPT_UINT, FIELD(ib_port), .min = 1,
+	  .max = 255, .value = "N",
+	  .help = "port of each RDMA device (default 1)" },
+	{ .name = "mtu", .type = SF_OPT_UINT, FIELD(mtu), .min = 256,
+	  .max = 4096, .value = "BYTES",
+	  .help = "RDMA: at most this path MTU (default 4096)" },
+	{ .name = "traffic_class", .type = SF_OPT_UINT, FIELD(traffic_class),
+	  .max = 255, .value = "N", .help = "of RDMA packets (default 0)" },
+	{ .name = "service_level", .type = SF_OPT_UINT, FIELD(service_level),
+	  .max = 15, .value = "N", .help = "of RDMA packets (default 0)" },
+	{ .name = "pkey_index", .type = SF_OPT_UINT, FIELD(pkey_index),
+	  .max = 65535, .value = "N",
+	  .help = "entry of the partition key table (default 0)" },
+	{ .name = "slice", .type = SF_OPT_SIZE, FIELD(slice), .min = 4096,
+	  .max = 1 << 30, .value = "BYTES",
+	  .help = "largest RDMA work request (default 256K)" },
+	/* For tests. */
+	{ .name = "qps", .type = SF_OPT_UINT, FIELD(qps), .min = 1,
+	  .max = SF_RDMA_QPS_MAX },
+	{ .name = "endpoints", .type = SF_OPT_UINT, FIELD(max_endpoints),
+	  .min = 1, .max = 4096 },
+	{ .name = "pair_pause", .type = SF_OPT_SECONDS, FIELD(pause_ms),
+	  .min = 1, .max = 3600000 },
+	{ 0 }
+};
+
 /* Mooncake ignores a value that it does not like; we would rather say so. */
 static int from_env(const char *name, uint64_t min, uint64_t max,
 		    uint64_t *value, struct sf_err *err)
@@ -91,11 +125,8 @@ static int read_environment(struct sf_rdma_config *c, struct sf_err *err)
 		return ret;
 	c->pause_ms = (unsigned int)pause_s * 1000;
 	c->relaxed_ordering = relaxed;
-	if (filters && *filters) {
-		c->nics = strdup(filters);
-		if (!c->nics)
-			return sf_err_set(err, -ENOMEM, "out of memory");
-	}
+	if (filters && *filters)
+		c->filter = filters;
 	return 0;
 }
 
@@ -114,6 +145,15 @@ int sf_rdma_config_init(struct sf_rdma_config *c, struct sf_err *err)
 		.relaxed_ordering = true,
 	};
 	return read_environment(c, err);
+}
+
+int sf_rdma_config_check(const struct sf_rdma_config *c, struct sf_err *err)
+{
+	if (c->mtu & (c->mtu - 1))
+		return sf_err_set(err, -EINVAL,
+				  "mtu=%u: not one of 256, 512, 1024, 2048, "
+				  "4096", c->mtu);
+	return 0;
 }
 
 void sf_rdma_config_fini(struct sf_rdma_config *c)

@@ -11,11 +11,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "options.h"
+
 struct sf_err;
 
 struct sf_rdma_config {
-	char *nics;		/* names, separated by ',' or ':'; NULL: every
-				 * device with an active port. malloc'ed */
+	char *nics;		/* names, separated by ',' or ':'; malloc'ed;
+				 * NULL: every device with an active port */
+	const char *filter;	/* of them only these, if there; NULL: all */
 	unsigned int gid_index;	/* SF_RDMA_GID_AUTO: by rank */
 	unsigned int gid_retries;	/* other GIDs to try after a refusal */
 	unsigned int ib_port;	/* of every device, 1..255 */
@@ -32,12 +35,17 @@ struct sf_rdma_config {
 	bool relaxed_ordering;
 };
 
+/* For an SF_OPT_TABLE row of programs that initiate. */
+extern const struct sf_option sf_rdma_option_table[];
+
 #define SF_RDMA_GID_AUTO 0xffffffffu
 #define SF_RDMA_QPS_MAX 255
 
 /* The defaults, before options are parsed. -EINVAL with a sentence: a variable
  * of the environment has a value that makes no sense. -ENOMEM. */
 int sf_rdma_config_init(struct sf_rdma_config *c, struct sf_err *err);
+/* What no single option can tell is wrong. -EINVAL with a sentence. */
+int sf_rdma_config_check(const struct sf_rdma_config *c, struct sf_err *err);
 void sf_rdma_config_fini(struct sf_rdma_config *c);
 
 #endif
