@@ -289,13 +289,27 @@ static bool gid_stands_locked(const struct sf_rdma_context *ctx)
 		       sizeof(ctx->gid.gid));
 }
 
+/* One that was taken for want of another is given up for a good one: addresses
+ * are changed by removing the old before adding the new. */
+static bool has_better_locked(const struct sf_rdma_context *ctx)
+{
+	const struct sf_rdma_device *dev = &ctx->dev;
+	int i;
+
+	if (ctx->config->gid_index != SF_RDMA_GID_AUTO ||
+	    !sf_rdma_gid_is_dubious(&ctx->gid))
+		return false;
+	i = sf_rdma_gid_choose(dev->gids, dev->nr_gids, 0);
+	return i >= 0 && !sf_rdma_gid_is_dubious(&dev->gids[i]);
+}
+
 bool sf_rdma_context_requery(struct sf_rdma_context *ctx)
 {
 	bool changed = false;
 
 	pthread_mutex_lock(&ctx->lock);
 	if (!sf_rdma_device_query_port(&ctx->dev, ctx->verbs, NULL) &&
-	    !gid_stands_locked(ctx)) {
+	    (!gid_stands_locked(ctx) || has_better_locked(ctx))) {
 		/* What was refused before may be fine in this table. */
 		changed = true;
 		if (choose_gid_locked(ctx, 0))
