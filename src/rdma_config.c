@@ -18,7 +18,7 @@
 
 #define FIELD(f) .offset = offsetof(struct sf_rdma_config, f)
 
-const struct sf_option sf_rdma_option_table[] = {
+const struct sf_option sf_rdma_device_option_table[] = {
 	{ .name = "nic", .type = SF_OPT_STRING, FIELD(nics), .value = "NAMES",
 	  .help = "RDMA devices, separated by colons (default: all)" },
 	{ .name = "gid_index", .type = SF_OPT_UINT, FIELD(gid_index),
@@ -37,6 +37,12 @@ const struct sf_option sf_rdma_option_table[] = {
 	{ .name = "pkey_index", .type = SF_OPT_UINT, FIELD(pkey_index),
 	  .max = 65535, .value = "N",
 	  .help = "entry of the partition key table (default 0)" },
+	{ 0 }
+};
+
+const struct sf_option sf_rdma_option_table[] = {
+	{ .name = "devices", .type = SF_OPT_TABLE,
+	  .table = sf_rdma_device_option_table },
 	{ .name = "slice", .type = SF_OPT_SIZE, FIELD(slice), .min = 4096,
 	  .max = 1 << 30, .value = "BYTES",
 	  .help = "largest RDMA work request (default 256K)" },

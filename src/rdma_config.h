@@ -35,7 +35,8 @@ struct sf_rdma_config {
 	bool relaxed_ordering;
 };
 
-/* For an SF_OPT_TABLE row of programs that initiate. */
+/* For an SF_OPT_TABLE row: of any program, and of those that initiate. */
+extern const struct sf_option sf_rdma_device_option_table[];
 extern const struct sf_option sf_rdma_option_table[];
 
 #define SF_RDMA_GID_AUTO 0xffffffffu

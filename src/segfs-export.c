@@ -32,7 +32,6 @@
 
 struct cmdline {
 	struct sf_core_options core;
-	struct sf_rdma_config rdma;
 	int protocol;
 	bool affinity;
 	char *metadata, *name, *listen, *advertise, *fill, *unused;
@@ -84,27 +83,8 @@ static const struct sf_option table[] = {
 	  .help = "take the name even from an owner that answers" },
 	{ .name = "threads", .type = SF_OPT_UINT, FIELD(threads), .max = 256,
 	  .value = "N", .help = "data threads (default: one per CPU)" },
-	{ .name = "nic", .type = SF_OPT_STRING, FIELD(rdma.nics),
-	  .value = "NAMES",
-	  .help = "RDMA devices, separated by commas (default: all)" },
-	{ .name = "gid_index", .type = SF_OPT_UINT, FIELD(rdma.gid_index),
-	  .max = 255, .value = "N",
-	  .help = "entry of their GID tables (default: by rank)" },
-	{ .name = "ib_port", .type = SF_OPT_UINT, FIELD(rdma.ib_port),
-	  .min = 1, .max = 255, .value = "N",
-	  .help = "port of each device (default 1)" },
-	{ .name = "mtu", .type = SF_OPT_UINT, FIELD(rdma.mtu), .min = 256,
-	  .max = 4096, .value = "BYTES",
-	  .help = "at most this path MTU (default 4096)" },
-	{ .name = "traffic_class", .type = SF_OPT_UINT,
-	  FIELD(rdma.traffic_class), .max = 255, .value = "N",
-	  .help = "of RDMA packets (default 0)" },
-	{ .name = "service_level", .type = SF_OPT_UINT,
-	  FIELD(rdma.service_level), .max = 15, .value = "N",
-	  .help = "of RDMA packets (default 0)" },
-	{ .name = "pkey_index", .type = SF_OPT_UINT, FIELD(rdma.pkey_index),
-	  .max = 65535, .value = "N",
-	  .help = "entry of the partition key table (default 0)" },
+	{ .name = "rdma", .type = SF_OPT_TABLE, FIELD(core.rdma),
+	  .table = sf_rdma_device_option_table },
 	{ .name = "affinity", .type = SF_OPT_FLAG, FIELD(affinity),
 	  .help = "prefer devices on a buffer's NUMA node" },
 	{ .name = "json", .type = SF_OPT_FLAG, FIELD(json),
@@ -206,9 +186,6 @@ static int check(struct cmdline *c, struct sf_err *err)
 		return sf_err_set(err, -EINVAL, "--name=NAME is missing");
 	if (!c->nr_buffers)
 		return sf_err_set(err, -EINVAL, "--buffer=PARTS is missing");
-	if (c->rdma.mtu & (c->rdma.mtu - 1))
-		return sf_err_set(err, -EINVAL, "--mtu=%u: not 256, 512, 1024, "
-				  "2048 or 4096", c->rdma.mtu);
 	return sf_core_options_check(&c->core, err);
 }
 
@@ -244,7 +221,7 @@ static void cmdline_fini(struct cmdline *c)
 	for (size_t i = 0; i < c->nr_buffers; i++)
 		sf_export_buffer_fini(&c->buffers[i]);
 	free(c->buffers);
-	sf_option_free(table, c);	/* and what is in rdma */
+	sf_option_free(table, c);
 }
 
 /* ---- output ---- */
@@ -390,7 +367,7 @@ static int serve(const struct cmdline *c, struct sf_meta *meta,
 		.meta = meta,
 		.name = c->name,
 		.protocols = protocol_bits[c->protocol],
-		.rdma = &c->rdma,
+		.rdma = &c->core.rdma,
 		.affinity = c->affinity,
 		.listen = c->listen,
 		.advertise = c->advertise,
@@ -459,9 +436,7 @@ int main(int argc, char **argv)
 	int status = SF_EXIT_OK;
 
 	sf_core_options_init(&c.core);
-	if (sf_rdma_config_init(&c.rdma, &err) < 0)
-		status = misuse(err.text);
-	else if (parse(&c, argc, argv, &err) < 0)
+	if (parse(&c, argc, argv, &err) < 0)
 		status = misuse(err.text);
 	else if (c.help)
 		print_help();
