@@ -3,6 +3,7 @@
 """A process of the real Mooncake Transfer Engine, driven by lines.
 
 peer.py --metadata etcd://HOST:PORT --name NAME [--buffer SIZE[,LOCATION]]...
+        [--rdma DEVICES]
 
 Prints "0xADDR LENGTH LOCATION" for each registered buffer, then "ready". Each
 line of standard input is one command, each is answered by one line that
@@ -17,7 +18,8 @@ import random
 import sys
 
 # Before the engine is loaded: it reads them when it starts.
-os.environ.setdefault("MC_FORCE_TCP", "1")
+if "--rdma" not in sys.argv:
+    os.environ.setdefault("MC_FORCE_TCP", "1")
 os.environ.setdefault("MC_TCP_BIND_ADDRESS", "127.0.0.1")
 
 from mooncake.engine import TransferEngine  # noqa: E402
@@ -38,9 +40,11 @@ class Buffer:
 
 
 class Peer:
-    def __init__(self, metadata, name, buffers):
+    def __init__(self, metadata, name, buffers, devices):
         self.engine = TransferEngine()
-        if self.engine.initialize(name, metadata, "tcp", ""):
+        if self.engine.initialize(name, metadata,
+                                  "tcp" if devices is None else "rdma",
+                                  devices or ""):
             raise SystemExit("peer.py: the engine does not start")
         self.buffers = []
         for text in buffers:
@@ -118,8 +122,9 @@ def main():
     parser.add_argument("--metadata", required=True)
     parser.add_argument("--name", required=True)
     parser.add_argument("--buffer", action="append", default=[])
+    parser.add_argument("--rdma")  # names, by comma; "" is all
     args = parser.parse_args()
-    peer = Peer(args.metadata, args.name, args.buffer)
+    peer = Peer(args.metadata, args.name, args.buffer, args.rdma)
     for buffer in peer.buffers:
         print(buffer.describe())
     print("ready", flush=True)

@@ -1,0 +1,393 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# The exporter over RDMA, in the guest of tests/vm/run --rdma=crossed, and the
+# published Mooncake as the one who reads and writes.
+
+load ../interop/helper
+
+setup_file() {
+	export BATS_TEST_TIMEOUT=${BATS_TEST_TIMEOUT:-240}
+	[ -e /sys/class/infiniband/rxe0 ] || skip "no rxe0 here"
+	start_etcd
+}
+
+# field NAME FILTER: of its descriptor.
+field() {
+	soon etcdctl get --print-value-only -- "mooncake/ram/$1" |
+		head -n 1 | jq -rc "$2"
+}
+
+keys() {
+	soon etcdctl get --prefix --keys-only mooncake/ | grep . || :
+}
+
+# Queue pairs of user programs, and registered memory.
+nr_qps() {
+	rdma resource show qp -j | jq '[.[] | select(.type == "RC")] | length'
+}
+
+nr_mrs() {
+	rdma resource show mr -j | jq length
+}
+
+is_qps() {
+	[ "$(nr_qps)" = "$1" ]
+}
+
+# packets DEVICE: sent and received so far.
+packets() {
+	cat /sys/class/infiniband/"$1"/ports/1/hw_counters/{sent,rcvd}_pkts |
+		awk '{ n += $1 } END { print n }'
+}
+
+rpc_port() {
+	soon etcdctl get --print-value-only -- "mooncake/rpc_meta/$1" |
+		head -n 1 | jq .rpc_port
+}
+
+# connect NAME JSON: one Connection request; prints the reply.
+connect() {
+	timeout 60 python3 - "$(rpc_port "$1")" "$2" <<-'EOF'
+	import socket, struct, sys
+	s = socket.create_connection(("127.0.0.1", int(sys.argv[1])), 10)
+	s.settimeout(50)
+	body = sys.argv[2].encode()
+	s.sendall(struct.pack("<QB", len(body) + 1, 0) + body)
+	data = b""
+	while piece := s.recv(65536):
+	    data += piece
+	print(data[9:].decode())
+	EOF
+}
+
+# request FROM TO QPS [GID]: its text.
+request() {
+	printf '{"local_nic_path":"%s","peer_nic_path":"%s","qp_num":%s,' \
+		"$1" "$2" "$3"
+	printf '"local_gid":"%s","local_lid":0,"reply_msg":""}' \
+		"${4-00:00:00:00:00:00:00:00:00:00:ff:ff:0a:09:00:01}"
+}
+
+# connect_many NAME N: N connections of ten peers, one after another.
+connect_many() {
+	timeout 200 python3 - "$(rpc_port "$1")" "$@" <<-'EOF'
+	import json, socket, struct, sys
+	port, name, n = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+	for i in range(n):
+	    body = json.dumps({
+	        "local_nic_path": f"peer{i % 10}@rxe0",
+	        "peer_nic_path": f"{name}@rxe0", "qp_num": [2 * i, 2 * i + 1],
+	        "local_gid": "0:0:0:0:0:0:0:0:0:0:ff:ff:a:9:0:1",
+	        "local_lid": 0, "reply_msg": ""}).encode()
+	    s = socket.create_connection(("127.0.0.1", port), 10)
+	    s.settimeout(30)
+	    s.sendall(struct.pack("<QB", len(body) + 1, 0) + body)
+	    data = b""
+	    while piece := s.recv(65536):
+	        data += piece
+	    assert json.loads(data[9:])["reply_msg"] == "", data
+	EOF
+}
+
+@test "the descriptor of two devices, and nothing is left afterwards" {
+	local mrs
+	mrs=$(nr_mrs)
+	start_exporter one --protocol rdma --buffer size=1M,location=cpu:0 \
+		--buffer size=5000,ro,location='*'
+	[ "$(field one '[.name, .protocol, .tcp_data_port,
+		.tcp_proto_version]')" = '["one","rdma",0,1]' ]
+	[ "$(field one '.devices | map(.name)')" = '["rxe0","rxe1"]' ]
+	[ "$(field one '.devices | map(.gid)')" = \
+'["00:00:00:00:00:00:00:00:00:00:ff:ff:0a:09:00:01","00:00:00:00:00:00:00:00:00:00:ff:ff:0a:09:00:02"]' ]
+	[ "$(field one '.priority_matrix')" = \
+'{"cpu:0":[["rxe0","rxe1"],[]],"cpu:1":[["rxe0","rxe1"],[]]}' ]
+	[ "$(field one '.buffers | map(.length, .name)')" = \
+		'[1048576,"cpu:0",5000,"*"]' ]
+	[ "$(field one '.buffers | map(.rkey, .lkey | length)')" = '[2,2,2,2]' ]
+	[ "$(field one '[.buffers[].rkey[]] | unique | length')" = 4 ]
+	[ "$(field one '.buffers[0].addr')" = "$(($(address one)))" ]
+	[ ! -s "$(log_of one)" ]
+	[ "$(nr_mrs)" = $((mrs + 4)) ]
+	stop one
+	[ "$STATUS" = 0 ]
+	[ "$(keys)" = "" ]
+	[ "$(nr_mrs)" = "$mrs" ]
+}
+
+@test "--nic chooses devices and their order" {
+	start_exporter one --protocol=rdma --nic rxe1,rxe0 --buffer size=4096
+	[ "$(field one '.devices | map(.name)')" = '["rxe1","rxe0"]' ]
+	start_exporter two --protocol=rdma --nic rxe1 --buffer size=4096
+	[ "$(field two '.devices | map(.name)')" = '["rxe1"]' ]
+	run -1 soon segfs-export --metadata "$ETCD" --name three \
+		--protocol rdma --nic mlx5_7 --buffer size=4096
+	[[ $output == "segfs-export: "*mlx5_7* ]]
+	[ "${#lines[@]}" = 1 ]
+	MC_TE_FILTERS=rxe0 start_exporter four --protocol=rdma \
+		--buffer size=4096
+	[ "$(field four '.devices | map(.name)')" = '["rxe0"]' ]
+}
+
+@test "no usable device: one line, nothing published" {
+	run -1 soon segfs-export --metadata "$ETCD" --name one \
+		--protocol rdma --ib-port 7 --buffer size=4096
+	[ "${#lines[@]}" = 1 ]
+	[[ $output == "segfs-export: "*port\ 7* ]]
+	run -2 segfs-export --metadata "$ETCD" --name one --protocol rdma \
+		--mtu 1500 --buffer size=4096
+	run -2 env MC_IB_TC=many segfs-export --metadata "$ETCD" --name one \
+		--buffer size=4096
+	[[ $output == *MC_IB_TC* ]]
+	[ "$(keys)" = "" ]
+}
+
+@test "both protocols are two segments of the same memory" {
+	spawn one segfs-export --metadata "$ETCD" --name one --json \
+		--protocol tcp,rdma --buffer size=8192,fill=offset
+	wait_for 20 grep -q '"ready":true' "$(out_of one)"
+	[ "$(field one .protocol)" = tcp ]
+	[ "$(field one-rdma .protocol)" = rdma ]
+	[ "$(field one-rdma .name)" = one-rdma ]
+	[ "$(field one '.buffers | map(.addr, .length)')" = \
+		"$(field one-rdma '.buffers | map(.addr, .length)')" ]
+	[ "$(jq -c .segments "$(out_of one)")" = \
+'[{"name":"one","protocol":"tcp"},{"name":"one-rdma","protocol":"rdma"}]' ]
+	stop one
+	[ "$(keys)" = "" ]
+}
+
+@test "what is too long for one registration is several buffers" {
+	MC_MAX_MR_SIZE=10000 start_exporter one --protocol rdma \
+		--buffer size=20481
+	[ "$(field one '.buffers | map(.length)')" = '[8192,8192,4097]' ]
+	[ "$(field one '.buffers[1].addr - .buffers[0].addr')" = 8192 ]
+	[ "$(grep -c ^0x "$(out_of one)")" = 3 ]
+}
+
+@test "the limit on locked memory is named, with what is needed" {
+	run -1 soon setpriv --reuid=65534 --clear-groups --bounding-set=-all \
+		bash -c 'ulimit -l 64; exec segfs-export --metadata "$0" \
+			--name one --protocol rdma --buffer size=1M' "$ETCD"
+	[[ $output == *memlock*64K*2M*"2 devices"* ]]
+	[ "${#lines[@]}" = 1 ]
+	[ "$(keys)" = "" ]
+}
+
+@test "dma-bufs that cannot be registered are refused clearly" {
+	run -2 soon segfs-export --metadata "$ETCD" --name one \
+		--buffer dmabuf=0 </dev/zero
+	[[ $output == *"RDMA only"* ]]
+	head -c 65536 /dev/zero >file
+	run -1 soon segfs-export --metadata "$ETCD" --name one \
+		--protocol rdma --buffer dmabuf=0 <file
+	[[ $output == *"dma-buf"* ]]
+	[ "${#lines[@]}" = 1 ]
+}
+
+@test "connection requests: accepted, repeated, replaced, acknowledged" {
+	local first again gid=00:00:00:00:00:00:00:00:00:00:ff:ff:0a:09:00:01
+	start_exporter one --protocol rdma --buffer size=4096
+	local before
+	before=$(nr_qps)
+	first=$(connect one "$(request x@rxe0 one@rxe0 '[101,102,103]')")
+	[ "$(jq -c '[.local_nic_path, .peer_nic_path, .local_gid, .reply_msg,
+		(.qp_num | length), has("ready_ack")]' <<<"$first")" = \
+		'["one@rxe0","x@rxe0","'$gid'","",3,false]' ]
+	is_qps $((before + 3))
+	[ "$(rdma resource show qp -j | jq '[.[] | select(.rqpn == 102)] |
+		map(.state)' -c)" = '["RTS"]' ]
+	again=$(connect one "$(request x@rxe0 one@rxe0 '[101,102,103]')")
+	[ "$first" = "$again" ]
+	is_qps $((before + 3))
+	again=$(connect one "$(request x@rxe0 one@rxe0 '[101,102,104]')")
+	[ "$first" != "$again" ]
+	wait_for 5 is_qps $((before + 3))
+	again=$(connect one "$(request x@rxe0 one@rxe0 '[101,102,104]' |
+		sed 's/}$/,"ready_ack":true}/')")
+	[ "$(jq -c '[.reply_msg, has("ready_ack"), .qp_num]' <<<"$again")" = \
+		'["",false,[]]' ]
+	again=$(connect one "$(request x@rxe0 one@rxe0 '[101]' |
+		sed 's/}$/,"ready_ack":true}/')")
+	[[ $(jq -r .reply_msg <<<"$again") == *ready_ack* ]]
+	is_qps $((before + 3))
+	stop one
+	is_qps "$before"
+}
+
+@test "connection requests: rejected with a reason and our own path" {
+	local reply line
+	start_exporter one --protocol rdma --buffer size=4096
+	local before
+	before=$(nr_qps)
+	while IFS='|' read -r from to qps gid want; do
+		reply=$(connect one "$(request "$from" "$to" "$qps" "$gid")")
+		[[ $(jq -r .reply_msg <<<"$reply") == *"$want"* ]] || {
+			echo "$want: $reply"
+			false
+		}
+	done <<-'EOF'
+	x@rxe0|one@nope|[1]|0:0:0:0:0:0:0:0:0:0:ff:ff:a:9:0:1|no device
+	x@rxe0|two@rxe0|[1]|0:0:0:0:0:0:0:0:0:0:ff:ff:a:9:0:1|not this server's
+	x@rxe0|one|[1]|0:0:0:0:0:0:0:0:0:0:ff:ff:a:9:0:1|peer_nic_path
+	x|one@rxe0|[1]|0:0:0:0:0:0:0:0:0:0:ff:ff:a:9:0:1|local_nic_path
+	x@rxe0|one@rxe0|[]|0:0:0:0:0:0:0:0:0:0:ff:ff:a:9:0:1|no queue pair
+	x@rxe0|one@rxe0|[1]|fe80::1|not a GID
+	x@rxe0|one@rxe0|[1]||local_gid is empty
+	x@rxe0|one@rxe0|"1"|0:0:0:0:0:0:0:0:0:0:ff:ff:a:9:0:1|qp_num
+	EOF
+	reply=$(connect one "$(request x@rxe0 two@rxe0 '[1]')")
+	[ "$(jq -r .local_nic_path <<<"$reply")" = one@rxe0 ]
+	[ "$(jq -r .peer_nic_path <<<"$reply")" = x@rxe0 ]
+	is_qps "$before"
+	# A TCP-only exporter says so.
+	start_exporter three --buffer size=4096
+	reply=$(connect three "$(request x@rxe0 three@rxe0 '[1]')")
+	[[ $(jq -r .reply_msg <<<"$reply") == *"no RDMA"* ]]
+}
+
+@test "an old peer's GID comes from its descriptor" {
+	local reply
+	start_exporter one --protocol rdma --buffer size=4096
+	start_exporter old --protocol rdma --buffer size=4096
+	reply=$(connect one "$(request old@rxe0 one@rxe0 '[77]' '')")
+	[ "$(jq -r .reply_msg <<<"$reply")" = "" ]
+	[ "$(jq '.qp_num | length' <<<"$reply")" = 1 ]
+}
+
+# mooncake BUFFERS...: a Mooncake process "mc" with both devices.
+mooncake() {
+	local b args=()
+	require_mooncake
+	for b; do
+		args+=(--buffer "$b")
+	done
+	start_mooncake mc --rdma rxe0,rxe1 "${args[@]}"
+}
+
+@test "Mooncake reads what we have, over both devices" {
+	local before0 before1
+	start_exporter one --protocol rdma --buffer size=16M,fill=offset \
+		--buffer size=100001,fill=random:5,location=cpu:1
+	mooncake 16777216 100001
+	before0=$(packets rxe0)
+	before1=$(packets rxe1)
+	ask mc read one "$(address one 0)" 0 0 16777216
+	[ "$(ask mc sha 0)" = "$(pattern 16777216 | sha)" ]
+	[ $(($(packets rxe0) - before0)) -gt 1000 ]
+	[ $(($(packets rxe1) - before1)) -gt 1000 ]
+	ask mc read one "$(printf '0x%x' $(($(address one 0) + 12345)))" \
+		1 77 99001
+	[ "$(ask mc sha 1 77 99001)" = "$(pattern 99001 12345 | sha)" ]
+	stop_mooncake mc
+}
+
+@test "Mooncake writes, and what it wrote is there" {
+	pattern 3000000 >/dev/shm/segfs-rdma-test
+	start_exporter one --protocol rdma --buffer shm=segfs-rdma-test
+	mooncake 3000000
+	ask mc fill 0 9
+	ask mc write one "$(address one)" 0 0 3000000
+	[ "$(sha </dev/shm/segfs-rdma-test)" = "$(ask mc sha 0)" ]
+	rm /dev/shm/segfs-rdma-test
+	stop_mooncake mc
+}
+
+@test "read-only memory is read, never written" {
+	pattern 65536 >/dev/shm/segfs-rdma-test
+	start_exporter one --protocol rdma --buffer shm=segfs-rdma-test,ro \
+		--buffer size=4096,ro,fill=byte:7
+	mooncake 65536
+	ask mc read one "$(address one 0)" 0 0 65536
+	[ "$(ask mc sha 0)" = "$(pattern 65536 | sha)" ]
+	ask mc fill 0 1
+	run ! ask mc write one "$(address one 0)" 0 0 4096
+	[ "$(sha </dev/shm/segfs-rdma-test)" = "$(pattern 65536 | sha)" ]
+	# Its queue pairs are gone after that, and it connects again.
+	ask mc read one "$(address one 1)" 0 0 4096
+	[ "$(ask mc peek 0 0 4)" = 07070707 ]
+	rm /dev/shm/segfs-rdma-test
+	stop_mooncake mc
+}
+
+says() {
+	connect one "$1" | jq -r .reply_msg | grep -q -- "$2"
+}
+
+@test "a port that is down takes no connections, until it is up again" {
+	local q
+	start_exporter one --protocol rdma --buffer size=4096
+	q=$(request x@rxe0 one@rxe0 '[7]')
+	says "$q" '^$'
+	ip link set veth0 down
+	wait_for 10 says "$q" 'port is down'
+	ip link set veth0 up
+	wait_for 10 says "$(request x@rxe0 one@rxe0 '[8]')" '^$'
+}
+
+gid_is() {
+	[ "$(field one ".devices[$1].gid")" = \
+		"00:00:00:00:00:00:00:00:00:00:ff:ff:$2" ]
+}
+
+@test "another GID ends the connections of its device and is published" {
+	start_exporter one --protocol rdma --buffer size=4096
+	local before
+	gid_is 1 0a:09:00:02
+	before=$(nr_qps)
+	connect one "$(request x@rxe1 one@rxe1 '[7]' \
+		0:0:0:0:0:0:0:0:0:0:ff:ff:a:9:0:2)"
+	connect one "$(request x@rxe0 one@rxe0 '[7]')"
+	is_qps $((before + 2))
+	ip addr del 10.9.0.2/24 dev veth1
+	ip addr add 10.9.0.3/24 dev veth1
+	wait_for 10 gid_is 1 0a:09:00:03
+	gid_is 0 0a:09:00:01
+	wait_for 5 is_qps $((before + 1))
+	ip addr del 10.9.0.3/24 dev veth1
+	ip addr add 10.9.0.2/24 dev veth1
+	wait_for 10 gid_is 1 0a:09:00:02
+	stop one
+	[ "$(keys)" = "" ]
+}
+
+# (Soft-RoCE repeats for ever what nobody answers when told "7 times", so that a
+# Mooncake that was connected before would wait for ever here.)
+@test "an exporter restarted under its name and port serves new peers" {
+	local port
+	port=$(free_port)
+	start_exporter one --protocol rdma --rpc-port "$port" --buffer size=4096
+	connect one "$(request mc@rxe0 one@rxe0 '[1001,1002]')"
+	stop one KILL
+	wait_for 5 is_qps 0
+	start_exporter one --protocol rdma --rpc-port "$port" \
+		--buffer size=65536,fill=byte:2
+	mooncake 65536
+	ask mc read one "$(address one)" 0 0 65536
+	[ "$(ask mc peek 0 65532 4)" = 02020202 ]
+	stop_mooncake mc
+}
+
+@test "Mooncake restarted many times leaves one set of queue pairs" {
+	local i
+	start_exporter one --protocol rdma --nic rxe0 \
+		--buffer size=65536,fill=offset
+	for i in 1 2 3; do
+		start_mooncake mc --rdma rxe0 --buffer 65536
+		ask mc read one "$(address one)" 0 0 65536
+		[ "$(ask mc sha 0)" = "$(pattern 65536 | sha)" ]
+		stop mc KILL
+		wait_for 5 is_qps 2
+	done
+}
+
+@test "three hundred connections and what replaces them leave nothing" {
+	local i qps mrs
+	qps=$(nr_qps)
+	mrs=$(nr_mrs)
+	start_exporter one --protocol rdma --buffer size=65536
+	connect_many one 300
+	wait_for 10 is_qps $((qps + 20))
+	stop one
+	is_qps "$qps"
+	[ "$(nr_mrs)" = "$mrs" ]
+}
