@@ -27,7 +27,7 @@
 struct probe {
 	struct segctl *s;
 	struct sf_segment *seg;
-	struct addrinfo *addrs;	/* of the data port */
+	struct addrinfo *addrs;	/* of the data port, or the handshake's */
 	bool json;
 	unsigned int nr_steps;
 	enum sf_exit status;	/* of the first step that failed */
@@ -79,6 +79,12 @@ static bool try_metadata(struct probe *p, const char *name)
 	return true;
 }
 
+/* Over RDMA there is no data port: the handshake makes the connection. */
+static bool has_data_port(const struct sf_segment *seg)
+{
+	return seg->tcp_data_port || strcmp(seg->protocol, "rdma");
+}
+
 /* Where the data port is: the descriptor may say so itself. */
 static const char *data_host(const struct sf_segment *seg)
 {
@@ -87,7 +93,8 @@ static const char *data_host(const struct sf_segment *seg)
 
 static bool try_resolve(struct probe *p)
 {
-	const char *host = data_host(p->seg);
+	bool data = has_data_port(p->seg);
+	const char *host = data ? data_host(p->seg) : p->seg->rpc_host;
 	char text[SF_NET_TEXT_MAX];
 	struct sf_err err = { 0 };
 
@@ -96,7 +103,8 @@ static bool try_resolve(struct probe *p)
 		     "owner is (no rpc_meta)");
 		return false;
 	}
-	if (sf_net_resolve(host, p->seg->tcp_data_port, &p->addrs, &err)) {
+	if (sf_net_resolve(host, data ? p->seg->tcp_data_port :
+					p->seg->rpc_port, &p->addrs, &err)) {
 		step(p, "resolve", false, "%s", err.text);
 		return false;
 	}
@@ -207,7 +215,8 @@ static void probe(struct probe *p, const char *name)
 
 	if (!try_metadata(p, name))
 		return;
-	reachable = try_resolve(p) && try_connect(p);
+	reachable = try_resolve(p) &&
+		    (!has_data_port(p->seg) || try_connect(p));
 	try_handshake(p);
 	if (reachable)
 		try_read(p);
