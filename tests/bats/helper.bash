@@ -29,14 +29,18 @@ where() {
 
 # ---- waiting ----
 
+# How many times longer everything may take here: an emulated CPU is slow.
+SLOW=${SEGFS_TEST_SLOW:-${SEGFS_VM:+5}}
+SLOW=${SLOW:-1}
+
 # soon CMD...: it must end by itself; 124 or 137 when it did not.
 soon() {
-	timeout -k 2 "${SOON:-15}" "$@"
+	timeout -k 2 $((${SOON:-15} * SLOW)) "$@"
 }
 
 # wait_for SECONDS CMD...: until CMD succeeds.
 wait_for() {
-	local limit=$1 end
+	local limit=$(($1 * SLOW)) end
 	shift
 	end=$((SECONDS + limit + 1))
 	until "$@" >/dev/null 2>&1; do
@@ -60,6 +64,14 @@ elapsed() {
 	local res=$?
 	MS=$(($(now_ms) - start))
 	return $res
+}
+
+# within MS: what elapsed measured was less.
+within() {
+	[ "$MS" -lt $(($1 * SLOW)) ] || {
+		echo "$MS ms instead of $1 * $SLOW" >&2
+		return 1
+	}
 }
 
 # ---- skipping: on a feature, with its name ----
@@ -106,8 +118,11 @@ out_of() {
 }
 
 is_running() {
-	local state
-	state=$(ps -o stat= -p "$1" 2>/dev/null) && [ "${state:0:1}" != Z ]
+	local stat
+	# Without a process of its own: this is asked often.
+	read -r stat 2>/dev/null <"/proc/$1/stat" || return 1
+	stat=${stat##*) }
+	[ "${stat:0:1}" != Z ]
 }
 
 is_gone() {
@@ -374,7 +389,7 @@ print(os.strerror(getattr(errno, sys.argv[1])))' "$1")
 # ---- set up, clean up ----
 
 common_setup_file() {
-	export BATS_TEST_TIMEOUT=${BATS_TEST_TIMEOUT:-180}
+	export BATS_TEST_TIMEOUT=${BATS_TEST_TIMEOUT:-$((180 * SLOW))}
 	require_fuse
 	start_etcd
 }
