@@ -50,6 +50,9 @@ static void print_status(struct sf_fs *fs, FILE *out)
 	fprintf(out, "mountpoint: %s\n", fs->config.mountpoint);
 	fprintf(out, "mode: %s\n",
 		fs->config.read_only ? "read-only" : "read-write");
+	fprintf(out, "kernel: FUSE %u.%u\n", fs->kernel_major,
+		fs->kernel_minor);
+	fprintf(out, "shared mappings: %s\n", fs->can_mmap ? "yes" : "no");
 	fprintf(out, "watch: %s\n", info.watched ? "yes" : "no");
 	if (*info.text)
 		fprintf(out, "store: %s\n", info.text);

@@ -62,6 +62,8 @@ struct sf_fs {
 	bool init_done;
 	uint64_t init_unique;
 	uint32_t init_flags2;	/* what the kernel offers */
+	unsigned int kernel_major, kernel_minor;	/* FUSE protocol */
+	bool can_mmap;		/* shared mappings, and they are wanted */
 
 	int64_t start_ns;	/* time of day of the mount */
 };

@@ -195,7 +195,12 @@ void sf_mount_init(void *userdata, struct fuse_conn_info *conn)
 #if defined(HAVE_DECL_FUSE_CAP_DIRECT_IO_ALLOW_MMAP) && \
 	HAVE_DECL_FUSE_CAP_DIRECT_IO_ALLOW_MMAP
 	if (fs->config.mmap != SF_FS_MMAP_OFF)
-		fuse_set_feature_flag(conn, FUSE_CAP_DIRECT_IO_ALLOW_MMAP);
+		fs->can_mmap = fuse_set_feature_flag(
+			conn, FUSE_CAP_DIRECT_IO_ALLOW_MMAP);
+#else
+	/* hook.c answers for libfuse. */
+	fs->can_mmap = fs->config.mmap != SF_FS_MMAP_OFF &&
+		       (fs->init_flags2 & SF_INIT2_DIRECT_IO_ALLOW_MMAP);
 #endif
 	conn->max_write = SF_FS_MAX_IO;
 	conn->max_read = SF_FS_MAX_IO;
@@ -203,7 +208,6 @@ void sf_mount_init(void *userdata, struct fuse_conn_info *conn)
 	conn->max_background = 256;
 	conn->congestion_threshold = 192;
 	conn->time_gran = 1;
-	sf_log(LOG_DEBUG, SF_LOG_FS, "kernel speaks FUSE %u.%u",
-	       conn->proto_major, conn->proto_minor);
-	(void)fs;
+	fs->kernel_major = conn->proto_major;
+	fs->kernel_minor = conn->proto_minor;
 }
