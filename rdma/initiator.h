@@ -160,6 +160,7 @@ TAILQ_HEAD(sf_rdma_endpoints, sf_rdma_endpoint);
 #define SF_RDMA_SHOWN_QPS 4
 
 struct sf_rdma_pair {
+	struct sf_rdma_peer *peer;
 	struct sf_rdma_dev *dev;
 	const char *remote;	/* device name */
 	struct sf_rdma_endpoint *ep;	/* READY; NULL: none */

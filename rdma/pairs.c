@@ -16,7 +16,7 @@ static uint32_t walk(const uint32_t *local, uint32_t nr_local,
 		     const uint32_t *remote, uint32_t nr_remote,
 		     uint32_t rotation, struct sf_pairs_pair *out, uint32_t max)
 {
-	bool rotate_local = nr_local <= nr_remote;
+	bool rotate_local = nr_local < nr_remote;
 	uint32_t n = rotate_local ? nr_remote : nr_local, i;
 
 	for (i = 0; i < n && i < max; i++) {

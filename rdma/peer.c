@@ -205,6 +205,7 @@ struct sf_rdma_pair *sf_rdma_peer_pair(struct sf_rdma_peer *p,
 		*at = calloc(1, sizeof(**at));
 		if (*at) {
 			(*at)->dev = &p->rdma->devs[dev];
+			(*at)->peer = p;
 			(*at)->remote = p->remotes[remote];
 		}
 	}
@@ -222,7 +223,7 @@ void sf_rdma_pair_note(struct sf_rdma_pair *pair, enum sf_rdma_stage stage,
 	pair->error = code;
 	pair->error_ms = sf_now_ms();
 	snprintf(pair->text, sizeof(pair->text), "%s", text);
-	sf_log(LOG_NOTICE, SF_LOG_RDMA, "pair %s -> %s: %s: %s",
-	       pair->dev->ctx->dev.name, pair->remote,
+	sf_log(LOG_WARNING, SF_LOG_RDMA, "pair %s -> %s@%s: %s: %s",
+	       pair->dev->ctx->dev.name, pair->peer->server, pair->remote,
 	       sf_rdma_stage_name(stage), text);
 }

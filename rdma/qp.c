@@ -20,7 +20,8 @@
 #define HOP_LIMIT 16
 #define MIN_RNR_TIMER 12
 #define TIMEOUT 14		/* 4.096 us << 14: 67 ms */
-#define RETRY_COUNT 7
+#define RETRY_COUNT 6		/* not Mooncake's 7, which Soft-RoCE takes for
+				 * no limit; only its owner sees it */
 #define RNR_RETRY 7
 
 const char *sf_rdma_stage_name(enum sf_rdma_stage stage)
@@ -226,8 +227,8 @@ int sf_rdma_qps_connect(struct sf_rdma_qps *qps, const struct sf_rdma_gid *own,
 		ret = to_rts(qps->qp[i], ctx);
 	}
 	if (ret)
-		return sf_err_set(err, -ret, "%s: %s cannot enter this state: %s",
-				  sf_rdma_stage_name(*stage), ctx->dev.name,
+		return sf_err_set(err, -ret, "%s: a QP cannot enter %s: %s",
+				  ctx->dev.name, sf_rdma_stage_name(*stage),
 				  strerror(ret));
 	*stage = SF_RDMA_OK;
 	return 0;

@@ -60,7 +60,7 @@ void sf_rdma_qps_numbers(const struct sf_rdma_qps *qps, uint32_t *out);
 /*
  * RESET to RTS, from our GID, with path MTU MTU (bytes). TARGET: the remote may
  * read and write. On failure the QPs are in no particular state; *STAGE says
- * which step it was, the text begins with its name.
+ * which step it was.
  */
 int sf_rdma_qps_connect(struct sf_rdma_qps *qps,
 			const struct sf_rdma_gid *own, unsigned int mtu,

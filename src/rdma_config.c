@@ -14,7 +14,7 @@
 #include "err.h"
 #include "options.h"
 
-#define SLICE_DEFAULT (256u << 10)
+#define SLICE_DEFAULT (64u << 10)
 
 #define FIELD(f) .offset = offsetof(struct sf_rdma_config, f)
 
@@ -45,7 +45,7 @@ const struct sf_option sf_rdma_option_table[] = {
 	  .table = sf_rdma_device_option_table },
 	{ .name = "slice", .type = SF_OPT_SIZE, FIELD(slice), .min = 4096,
 	  .max = 1 << 30, .value = "BYTES",
-	  .help = "largest RDMA work request (default 256K)" },
+	  .help = "largest RDMA work request (default 64K)" },
 	/* For tests. */
 	{ .name = "qps", .type = SF_OPT_UINT, FIELD(qps), .min = 1,
 	  .max = SF_RDMA_QPS_MAX },
