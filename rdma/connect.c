@@ -349,13 +349,19 @@ static int code_for_io(const struct sf_rdma_connect *c, int ret)
 static int connect_pair(struct sf_rdma_connect *c)
 {
 	unsigned int shorts = 0, gids = 0, counts = 0;
+	struct sf_err first = { 0 };
 	int ret;
 
 	/* The last of several answers that are no answers: perhaps it is so old
 	 * that its frames have no types. */
-	do
+	do {
 		ret = attempt(c, shorts == SHORT_TRIES - 1);
-	while (ret && try_again(c, ret, &shorts, &gids, &counts));
+		if (ret && c->was_short && !first.code)
+			first = c->err;
+	} while (ret && try_again(c, ret, &shorts, &gids, &counts));
+	/* What the first of them was says more than what followed. */
+	if (ret && c->was_short)
+		c->err = first;
 	return ret ? code_for_io(c, ret) : 0;
 }
 
