@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The text form of a buffer to export, "size=1G,location=cpu:0,ro": the table
- * of its parts and what must not stand together. Touches no file, no memory.
+ * of its parts and what must not stand together. Touches neither files nor
+ * memory.
  */
 #include "config.h"
 #include "export_buffer.h"

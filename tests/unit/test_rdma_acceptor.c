@@ -22,7 +22,7 @@ struct world {
 	atomic_int result;		/* of make */
 	const char *refusal;
 	bool fail_at_once;
-	struct sf_endpoint *last;
+	_Atomic(struct sf_endpoint *) last;
 };
 
 static const struct sf_acceptor_nic nics[] = {
