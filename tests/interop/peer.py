@@ -16,6 +16,7 @@ import mmap
 import os
 import random
 import sys
+import time
 
 # Before the engine is loaded: it reads them when it starts.
 if "--rdma" not in sys.argv:
@@ -95,6 +96,18 @@ class Peer:
             name, self.buffers[int(i)].addr + int(offset), int(remote, 0),
             int(length)))
 
+    def pace(self, op, name, remote, i, block, seconds):
+        """Bytes a second of one BLOCK after the other, over all of buffer i."""
+        b, block, done = self.buffers[int(i)], int(block), 0
+        call = getattr(self.engine, f"transfer_sync_{op}")
+        remote, start = int(remote, 0), time.monotonic()
+        end = start + float(seconds)
+        while time.monotonic() < end:
+            at = done % (b.size // block * block)
+            self.check(call(name, b.addr + at, remote + at, block))
+            done += block
+        return int(done / (time.monotonic() - start))
+
     def first(self, name):
         addr = self.engine.get_first_buffer_address(name)
         if not addr:
@@ -113,8 +126,8 @@ class Peer:
             raise ValueError(f"result {result}")
 
 
-COMMANDS = ("add register unregister fill sha peek poke read write first probe "
-            "port").split()
+COMMANDS = ("add register unregister fill sha peek poke read write pace first "
+            "probe port").split()
 
 
 def main():
