@@ -321,6 +321,8 @@ says() {
 	says "$q" '^$'
 	ip link set veth0 down
 	wait_for 10 says "$q" 'port is down'
+	says "$(request x@rxe1 one@rxe1 '[7]' \
+		0:0:0:0:0:0:0:0:0:0:ff:ff:a:9:0:2)" '^$'
 	ip link set veth0 up
 	wait_for 10 says "$(request x@rxe0 one@rxe0 '[8]')" '^$'
 }
