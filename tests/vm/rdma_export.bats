@@ -7,7 +7,7 @@
 load ../interop/helper
 
 setup_file() {
-	export BATS_TEST_TIMEOUT=${BATS_TEST_TIMEOUT:-240}
+	export BATS_TEST_TIMEOUT=${BATS_TEST_TIMEOUT:-300}
 	[ -e /sys/class/infiniband/rxe0 ] || skip "no rxe0 here"
 	start_etcd
 }
@@ -255,10 +255,13 @@ connect_many() {
 	[ "$(jq '.qp_num | length' <<<"$reply")" = 1 ]
 }
 
-# mooncake BUFFERS...: a Mooncake process "mc" with both devices.
+# mooncake BUFFERS...: a Mooncake process "mc" with both devices. An emulated CPU
+# stands still for longer than a queue pair's timers now and then, and what is
+# repeated makes it slower still: its transfers get more time than they need.
 mooncake() {
 	local b args=()
 	require_mooncake
+	export MC_TRANSFER_TIMEOUT=120 ASK=150
 	for b; do
 		args+=(--buffer "$b")
 	done
@@ -267,15 +270,15 @@ mooncake() {
 
 @test "Mooncake reads what we have, over both devices" {
 	local before0 before1
-	start_exporter one --protocol rdma --buffer size=16M,fill=offset \
+	start_exporter one --protocol rdma --buffer size=8M,fill=offset \
 		--buffer size=100001,fill=random:5,location=cpu:1
-	mooncake 16777216 100001
+	mooncake 8388608 100001
 	before0=$(packets rxe0)
 	before1=$(packets rxe1)
-	ask mc read one "$(address one 0)" 0 0 16777216
-	[ "$(ask mc sha 0)" = "$(pattern 16777216 | sha)" ]
-	[ $(($(packets rxe0) - before0)) -gt 1000 ]
-	[ $(($(packets rxe1) - before1)) -gt 1000 ]
+	ask mc read one "$(address one 0)" 0 0 8388608
+	[ "$(ask mc sha 0)" = "$(pattern 8388608 | sha)" ]
+	[ $(($(packets rxe0) - before0)) -gt 500 ]
+	[ $(($(packets rxe1) - before1)) -gt 500 ]
 	ask mc read one "$(printf '0x%x' $(($(address one 0) + 12345)))" \
 		1 77 99001
 	[ "$(ask mc sha 1 77 99001)" = "$(pattern 99001 12345 | sha)" ]
@@ -374,6 +377,7 @@ gid_is() {
 	local i
 	start_exporter one --protocol rdma --nic rxe0 \
 		--buffer size=65536,fill=offset
+	export MC_TRANSFER_TIMEOUT=120 ASK=150
 	for i in 1 2 3; do
 		start_mooncake mc --rdma rxe0 --buffer 65536
 		ask mc read one "$(address one)" 0 0 65536
