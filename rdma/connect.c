@@ -93,22 +93,37 @@ static unsigned int depth_for(const struct sf_rdma_connect *c)
 	return depth;
 }
 
+/* -EAGAIN: there may be room in a while. */
+static int try_make_qps(struct sf_rdma_connect *c, unsigned int depth)
+{
+	unsigned int wrs = c->nr_qps * depth;
+	int ret = sf_rdma_dev_reserve(c->dev, wrs);
+
+	if (ret) {
+		sf_err_set(&c->err, -ENOMEM, "%s: too many connections",
+			   c->dev->ctx->dev.name);
+		return -EAGAIN;
+	}
+	ret = sf_rdma_qps_create(&c->qps, c->dev->ctx, c->nr_qps, depth, NULL,
+				 &c->err);
+	if (ret)
+		sf_rdma_dev_unreserve(c->dev, wrs);
+	/* The device may have room for fewer than we know of. */
+	if (ret == -ENOMEM && sf_rdma_dev_evict(c->dev))
+		return -EAGAIN;
+	return ret == -EAGAIN ? -ENOMEM : ret;
+}
+
 static int make_qps(struct sf_rdma_connect *c)
 {
 	unsigned int depth = depth_for(c);
 	int ret;
 
-	while ((ret = sf_rdma_dev_reserve(c->dev, c->nr_qps * depth))) {
+	while ((ret = try_make_qps(c, depth)) == -EAGAIN) {
 		if (is_orphan(c) || sf_now_ms() >= c->deadline_ms)
-			return sf_err_set(&c->err, -ENOMEM,
-					  "%s: too many connections",
-					  c->dev->ctx->dev.name);
+			return -ENOMEM;
 		pause_ms(RESERVE_PAUSE_MS);
 	}
-	ret = sf_rdma_qps_create(&c->qps, c->dev->ctx, c->nr_qps, depth, NULL,
-				 &c->err);
-	if (ret)
-		sf_rdma_dev_unreserve(c->dev, c->nr_qps * depth);
 	return ret;
 }
 
@@ -396,11 +411,10 @@ static void attach(struct sf_rdma_peer *p, struct sf_rdma_connect *c)
 	TAILQ_INSERT_TAIL(&p->endpoints, ep, link);
 	p->nr_qps = c->nr_qps;
 	p->connect_error = 0;
-	/* What happened to the device meanwhile has not reached this one. */
+	/* What happened meanwhile has not reached this one. */
 	sf_rdma_context_gid(c->dev->ctx, &now);
-	if (!sf_rdma_dev_is_usable(c->dev) ||
-	    (memcmp(now.gid, c->gid.gid, sizeof(now.gid)) &&
-	     sf_gid_is_zero(now.gid)))
+	if (p->closing || !sf_rdma_dev_is_usable(c->dev) ||
+	    sf_gid_is_zero(now.gid))
 		sf_rdma_endpoint_retire(ep, true);
 }
 

@@ -115,6 +115,7 @@ static int query_port(struct sf_rdma_device *dev, struct ibv_context *verbs,
 	dev->ethernet = port.link_layer == IBV_LINK_LAYER_ETHERNET;
 	dev->lid = port.lid;
 	dev->active_mtu = 128u << port.active_mtu;
+	dev->max_message = port.max_msg_sz;
 	return 0;
 }
 

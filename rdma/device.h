@@ -25,6 +25,7 @@ struct sf_rdma_device {
 	unsigned int active_mtu;	/* bytes */
 	int node;		/* NUMA, -1 unknown */
 	uint64_t max_mr_size;
+	uint32_t max_message;	/* bytes a work request */
 	unsigned int max_qp, max_cqe, max_qp_wr;
 	unsigned int max_rd_atomic, max_dest_rd_atomic;	/* of one QP */
 	unsigned int nr_gids;	/* entries that are not null */

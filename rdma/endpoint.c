@@ -30,8 +30,7 @@ static bool is_idle(const struct sf_rdma_endpoint *ep,
 	return ep->dev == dev && !ep->draining && !atomic_load(&ep->taken);
 }
 
-/* Close the endpoint of DEV that has been idle for longest. */
-static bool close_oldest(struct sf_rdma_dev *dev)
+bool sf_rdma_dev_evict(struct sf_rdma_dev *dev)
 {
 	struct sf_rdma *rdma = dev->rdma;
 	struct sf_rdma_endpoint *ep, *oldest = NULL;
@@ -71,13 +70,13 @@ int sf_rdma_dev_reserve(struct sf_rdma_dev *dev, unsigned int wrs)
 	/* The limit that was configured is a wish: if nothing is idle, a few
 	 * more are better than a transfer that waits. */
 	if (atomic_load(&dev->nr_endpoints) >= dev->rdma->config.max_endpoints)
-		close_oldest(dev);
+		sf_rdma_dev_evict(dev);
 	if (atomic_load(&dev->nr_endpoints) < SF_RDMA_TABLE_SIZE &&
 	    try_reserve(dev, wrs)) {
 		atomic_fetch_add(&dev->nr_endpoints, 1);
 		return 0;
 	}
-	close_oldest(dev);
+	sf_rdma_dev_evict(dev);
 	return -EAGAIN;
 }
 

@@ -54,12 +54,17 @@ static int open_device(struct sf_rdma *rdma, const char *name,
 		       struct sf_err *err)
 {
 	struct sf_rdma_dev *dev = &rdma->devs[rdma->nr_devs];
+	int ret;
 
 	dev->rdma = rdma;
 	dev->index = rdma->nr_devs++;
 	pthread_mutex_init(&dev->table_lock, NULL);
-	return sf_rdma_context_open(&dev->ctx, name, &rdma->config, CQ_DEPTH,
-				    &sf_rdma_initiator_handlers, dev, err);
+	ret = sf_rdma_context_open(&dev->ctx, name, &rdma->config, CQ_DEPTH,
+				   &sf_rdma_initiator_handlers, dev, err);
+	/* Tails make a slice longer; see place.c. */
+	if (!ret && rdma->config.slice > dev->ctx->dev.max_message / 2)
+		rdma->config.slice = dev->ctx->dev.max_message / 2;
+	return ret;
 }
 
 static int open_devices(struct sf_rdma *rdma, struct sf_err *err)

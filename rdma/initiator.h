@@ -291,6 +291,8 @@ void sf_rdma_endpoint_free(struct sf_rdma_endpoint *ep);
 /* Make room for an endpoint of NR * DEPTH completions, closing idle ones if need
  * be. -EAGAIN: in a while, perhaps. */
 int sf_rdma_dev_reserve(struct sf_rdma_dev *dev, unsigned int wrs);
+/* Close the endpoint that has been idle for longest. False: none is idle. */
+bool sf_rdma_dev_evict(struct sf_rdma_dev *dev);
 void sf_rdma_dev_unreserve(struct sf_rdma_dev *dev, unsigned int wrs);
 /* Between enter and leave (or with the peer's lock, when nothing is chained):
  * its QPs go to ERR; it is freed when all its slots are back. */
