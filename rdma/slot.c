@@ -16,6 +16,9 @@
 
 #include "clock.h"
 
+#define MTU_LEAST 256
+#define MTU_ETHERNET 1024
+
 static struct sf_rdma_slot *slot_at(const struct sf_rdma_endpoint *ep,
 				    unsigned int lane, uint32_t n)
 {
@@ -252,15 +255,30 @@ static int verdict(enum ibv_wc_status status)
 	}
 }
 
-/* Path MTUs are not negotiated; where they differ, packets have a length that the
- * other side does not like. */
+/*
+ * Path MTUs are not negotiated. Where they differ, a WRITE has packets of a length
+ * that the other side does not like, and a long READ stalls, as the two sides
+ * count its packets differently.
+ */
 static bool lower_mtu(struct sf_rdma_pair *pair, enum ibv_wc_status status)
 {
-	if (pair->health.worked || pair->mtu <= 256 ||
-	    (status != IBV_WC_REM_INV_REQ_ERR && status != IBV_WC_LOC_LEN_ERR))
+	if (pair->health.worked)
 		return false;
-	pair->mtu_cap = pair->mtu / 2;
-	return true;
+	switch (status) {
+	case IBV_WC_REM_INV_REQ_ERR:
+	case IBV_WC_LOC_LEN_ERR:
+		if (pair->mtu <= MTU_LEAST)
+			return false;
+		pair->mtu_cap = pair->mtu / 2;
+		return true;
+	case IBV_WC_RETRY_EXC_ERR:
+		/* More often it is something else, so try only the one that
+		 * Ethernet without jumbo frames has. */
+		pair->mtu_cap = pair->mtu > MTU_ETHERNET ? MTU_ETHERNET : 0;
+		return pair->mtu_cap;
+	default:
+		return false;
+	}
 }
 
 static void break_down(struct sf_rdma_endpoint *ep, const struct ibv_wc *wc,
@@ -271,8 +289,8 @@ static void break_down(struct sf_rdma_endpoint *ep, const struct ibv_wc *wc,
 	char text[160];
 
 	snprintf(text, sizeof(text), "%s%s", sf_rdma_status_name(wc->status),
-		 lowered ? ": the path MTUs of the two ends may differ; trying "
-			   "a smaller one" : "");
+		 lowered ? ": trying a smaller path MTU, in case the two "
+			   "ends differ" : "");
 	sf_rdma_pair_note(pair, SF_RDMA_COMPLETION, res ? res : -ECONNRESET,
 			  text);
 	pair->breaks++;
