@@ -36,9 +36,10 @@ struct sf_handshake_rdma {
 };
 
 /*
- * TEXT need not end in a NUL. -ENODATA: it is null, an old peer's way to refuse;
- * -EBADMSG: not JSON, not an object, a member of another type, a QP number that
- * is none or too many of them; -ENOMEM. OUT is untouched on failure.
+ * TEXT need not end in a NUL. -ENODATA: it is null, an old peer's way to
+ * refuse; -EBADMSG: not JSON, not an object, a member of another type, a QP
+ * number that is none or too many of them; -ENOMEM. OUT is untouched on
+ * failure.
  */
 int sf_handshake_rdma_decode(struct sf_handshake_rdma *out, const char *text,
 			     size_t len, struct sf_err *err);

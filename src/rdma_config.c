@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Defaults of the RDMA transport and the variables of Mooncake that change them:
- * see rdma_config.h. Knows no verbs; built whether or not there are any.
+ * Defaults of the RDMA transport and the variables of Mooncake that change
+ * them: see rdma_config.h. Knows no verbs; built whether or not there are any.
  */
 #include "config.h"
 #include "rdma_config.h"
