@@ -14,6 +14,7 @@
 #include "directory.h"
 #include "err.h"
 #include "log.h"
+#include "rdma_config.h"
 
 static void close_backend(struct sf_engine *e, struct engine_backend *b)
 {
@@ -57,11 +58,21 @@ static int open_forced(struct sf_engine *e,
 	return open_backend(e, b, &config->io, err);
 }
 
+/* Who names devices wants them. */
+static bool is_asked_for(const struct sf_engine_config *config,
+			 const struct sf_transport_ops *ops)
+{
+	return ops->proto == SF_PROTOCOL_RDMA && config->io.rdma &&
+	       config->io.rdma->nics;
+}
+
 /* Every transport that speaks a protocol. One that cannot be used on this
  * machine costs the segments that need it, not the others. */
-static void open_all(struct sf_engine *e, const struct sf_engine_config *config)
+static int open_all(struct sf_engine *e, const struct sf_engine_config *config,
+		    struct sf_err *failure)
 {
 	const struct sf_transport_ops *ops;
+	int res;
 
 	for (unsigned int i = 0; (ops = sf_transport_nth(i)) &&
 				 e->nr_backends < ENGINE_MAX_BACKENDS;
@@ -73,12 +84,16 @@ static void open_all(struct sf_engine *e, const struct sf_engine_config *config)
 			continue;
 		b->ops = ops;
 		e->nr_backends++;
+		res = open_backend(e, b, &config->io, &err);
+		if (res && is_asked_for(config, ops))
+			return sf_err_set(failure, res, "%s", err.text);
 		/* Not having the hardware is no fault. */
-		if (open_backend(e, b, &config->io, &err))
+		if (res)
 			sf_log(err.code == -ENODEV ? LOG_INFO : LOG_WARNING,
 			       SF_LOG_CORE, "no %s transport: %s", ops->name,
 			       err.text);
 	}
+	return 0;
 }
 
 int sf_engine_new(struct sf_engine **out, const struct sf_engine_config *config,
@@ -100,7 +115,7 @@ int sf_engine_new(struct sf_engine **out, const struct sf_engine_config *config,
 	if (config->transport)
 		res = open_forced(e, config, err);
 	else
-		open_all(e, config);
+		res = open_all(e, config, err);
 	if (res) {
 		sf_engine_free(e);
 		return res;
