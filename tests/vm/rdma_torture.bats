@@ -31,9 +31,9 @@ torture() {
 	start_rdma one --buffer size=16M,fill=offset
 	for i in 1 2 3; do
 		sleep 3
-		ip link set veth0 down
+		link 0 down
 		sleep 3
-		ip link set veth0 up
+		link 0 up
 	done 3>&- &
 	local links=$!
 	run -0 torture 18
