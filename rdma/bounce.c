@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory for I/O whose own is not registered: what did not fit into the pool, the
- * byte of a probe, and everything if the limit on locked memory is too low for
- * the pool. Each endpoint has its own small area, made when it is first needed,
- * so that a peer that hangs holds up nobody else; the price is a copy. The peer's
- * lock is held by all callers.
+ * Memory for I/O whose own is not registered: what did not fit into the pool,
+ * the byte of a probe, and everything if the limit on locked memory is too low
+ * for the pool. Each endpoint has its own small area, made when it is first
+ * needed, so that a peer that hangs holds up nobody else; the price is a copy.
+ * The peer's lock is held by all callers.
  */
 #include "config.h"
 #include "rdma/initiator.h"

@@ -2,8 +2,8 @@
 /*
  * What a device's thread brings: completions, to be led to the endpoint they
  * belong to, and events of the device. A completion's wr_id says which table
- * entry, which generation of it, which queue pair and which slot; one that comes
- * for an endpoint that is no longer there is nobody's.
+ * entry, which generation of it, which queue pair and which slot; one that
+ * comes for an endpoint that is no longer there is nobody's.
  */
 #include "config.h"
 #include "rdma/initiator.h"

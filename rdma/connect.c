@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Connecting a pair, on a worker thread: queue pairs, one handshake with the
- * peer, and the way to RTS (protocol section 6.3). Always with new queue pairs: a
- * peer that is asked again with the old numbers leaves its own as they are.
+ * peer, and the way to RTS (protocol section 6.3). Always with new queue pairs:
+ * a peer that is asked again with the old numbers leaves its own as they are.
  *
  * While it runs, a connect belongs to its worker, all but the pointer to its
  * peer, which rdma->lock guards: a peer that is closed does not wait for the

@@ -22,7 +22,7 @@
 #include "rdma_config.h"
 
 #define CQ_DEPTH_MIN 16
-#define SPIN_US 50		/* polling costs others nothing from 4 CPUs up */
+#define SPIN_US 50		/* costs nobody anything from 4 CPUs up */
 #define SPIN_CPUS 4
 
 static int open_verbs(struct sf_rdma_context *ctx, const char *name,

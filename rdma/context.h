@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One opened device: protection domain, completion queue, its thread. Both roles
- * use it; a process that has both opens each device twice.
+ * One opened device: protection domain, completion queue, its thread. Both
+ * roles use it; a process that has both opens each device twice.
  *
  * The thread polls the completion queue while there is work, sleeps on the
  * completion channel when there is none, and takes the device's asynchronous
@@ -56,7 +56,7 @@ struct sf_rdma_context {
 
 	pthread_mutex_t lock;
 	struct sf_rdma_gid gid;		/* under lock: in use */
-	unsigned int gid_nth;		/* under lock: its place in the ranking */
+	unsigned int gid_nth;		/* under lock: its place by rank */
 	/* under lock: dev.gids, dev.active*, dev.lid */
 
 	/* the thread's */
@@ -93,9 +93,9 @@ void sf_rdma_context_gid(struct sf_rdma_context *ctx, struct sf_rdma_gid *out);
 uint16_t sf_rdma_context_lid(struct sf_rdma_context *ctx);
 unsigned int sf_rdma_context_mtu(struct sf_rdma_context *ctx);	/* capped */
 /*
- * A change to RTR with GID failed with EINVAL: use the next one by rank from now
- * on (unless another thread has changed it already). -ENOENT: there is none, or
- * the index was fixed by configuration.
+ * A change to RTR with GID failed with EINVAL: use the next one by rank from
+ * now on (unless another thread has changed it already). -ENOENT: there is
+ * none, or the index was fixed by configuration.
  */
 int sf_rdma_context_next_gid(struct sf_rdma_context *ctx,
 			     const struct sf_rdma_gid *gid);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Enumeration of RDMA devices: see device.h. Everything is asked of verbs but
- * the NUMA node and the names of network devices, which are in sysfs. Opens each
- * device only to look at it.
+ * the NUMA node and the names of network devices, which are in sysfs. Opens
+ * each device only to look at it.
  */
 #include "config.h"
 #include "rdma/device.h"
@@ -38,8 +38,8 @@ static int numa_node(const char *name)
 {
 	char path[128], text[32];
 
-	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/device/numa_node",
-		 name);
+	snprintf(path, sizeof(path),
+		 "/sys/class/infiniband/%s/device/numa_node", name);
 	return read_line(path, text, sizeof(text)) ? atoi(text) : -1;
 }
 

@@ -35,8 +35,8 @@ struct sf_rdma_device {
 /*
  * The devices that CONFIG selects, in the order of its names or of the system:
  * named ones must exist (their port may be down), unnamed ones must have an
- * active port with a GID. -ENODEV: none, or a named one is missing; -EACCES: not
- * allowed to use them; -ENOMEM.
+ * active port with a GID. -ENODEV: none, or a named one is missing; -EACCES:
+ * not allowed to use them; -ENOMEM.
  */
 int sf_rdma_devices_list(struct sf_rdma_device **out, unsigned int *nr,
 			 const struct sf_rdma_config *config,

@@ -2,9 +2,9 @@
 /*
  * The thread of an opened device: completions and asynchronous events.
  *
- * While work is on the wire it polls the completion queue; when nothing came for
- * a while (at once where CPUs are few) it asks for an event, polls a last time,
- * and sleeps until the completion channel, the device or a waker speaks.
+ * While work is on the wire it polls the completion queue; when nothing came
+ * for a while (at once where CPUs are few) it asks for an event, polls a last
+ * time, and sleeps until the completion channel, the device or a waker speaks.
  */
 #include "config.h"
 #include "rdma/events.h"

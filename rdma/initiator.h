@@ -2,11 +2,11 @@
 /*
  * The inside of the RDMA initiator, shared by the files of this folder only.
  *
- * An I/O becomes a job. A job waits in its peer's queue until some of the
- * pairs (local device, remote device) that are good for it are connected, is then
- * cut into slices, and each slice takes a slot in the ring of one queue pair
- * until its completion comes. A job whose slices were lost with a connection
- * starts again when the last of them has come back.
+ * An I/O becomes a job. A job waits in its peer's queue until some of the pairs
+ * (local device, remote device) that are good for it are connected, is then cut
+ * into slices, and each slice takes a slot in the ring of one queue pair until
+ * its completion comes. A job whose slices were lost with a connection starts
+ * again when the last of them has come back.
  *
  *   pair:      nothing -> (connect.c) -> endpoint READY -> DRAINING -> freed
  *   job:       QUEUED <-> PARKED (a connection is being made) -> FLYING -> done
@@ -124,8 +124,8 @@ struct sf_rdma_slot {
 	struct ibv_sge sge;
 };
 
-/* One QP of an endpoint and what is on it. Slots [head, tail) are taken, of them
- * the last nr_chained are not posted yet. */
+/* One QP of an endpoint and what is on it. Slots [head, tail) are taken, of
+ * them the last nr_chained are not posted yet. */
 struct sf_rdma_lane {
 	struct sf_rdma_slot *ring;	/* depth of them */
 	uint32_t head, tail;		/* count on */
@@ -249,7 +249,7 @@ void sf_rdma_job_queue(struct sf_rdma_peer *p, struct sf_rdma_job *job);
 void sf_rdma_job_park(struct sf_rdma_peer *p, struct sf_rdma_job *job);
 void sf_rdma_job_fly(struct sf_rdma_peer *p, struct sf_rdma_job *job);
 void sf_rdma_job_unpark_all(struct sf_rdma_peer *p);
-/* It has been decided, or its last slice is back: go on with it if none is out. */
+/* It is decided, or its last slice is back: go on with it if none is out. */
 void sf_rdma_job_settle(struct sf_rdma_peer *p, struct sf_rdma_job *job);
 void sf_rdma_job_cancel(struct sf_rdma_peer *p, struct sf_rdma_job *job);
 
@@ -288,8 +288,8 @@ int sf_rdma_endpoint_new(struct sf_rdma_endpoint **out,
 /* Its queue pairs are destroyed; no callback has it when this returns. */
 void sf_rdma_endpoint_unlist(struct sf_rdma_endpoint *ep);
 void sf_rdma_endpoint_free(struct sf_rdma_endpoint *ep);
-/* Make room for an endpoint of NR * DEPTH completions, closing idle ones if need
- * be. -EAGAIN: in a while, perhaps. */
+/* Make room for an endpoint of NR * DEPTH completions, closing idle ones if
+ * need be. -EAGAIN: in a while, perhaps. */
 int sf_rdma_dev_reserve(struct sf_rdma_dev *dev, unsigned int wrs);
 /* Close the endpoint that has been idle for longest. False: none is idle. */
 bool sf_rdma_dev_evict(struct sf_rdma_dev *dev);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The pool's regions, registered once with every device for as long as the
- * transport is open. Where that fails, as it does when the limit on locked memory
- * is low, I/O through that device takes the detour of bounce.c.
+ * transport is open. Where that fails, as it does when the limit on locked
+ * memory is low, I/O through that device takes the detour of bounce.c.
  */
 #include "config.h"
 #include "rdma/initiator.h"

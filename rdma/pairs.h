@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which pairs of a local and a remote device to use for a transfer, and which to
- * leave alone for a while. Pure.
+ * Which pairs of a local and a remote device to use for a transfer, and which
+ * to leave alone for a while. Pure.
  *
- * Candidates come as two lists, best first, each with a number of preferred ones
- * at its front. Pairs are taken in groups; a transfer is spread over all pairs of
- * the first group that has a usable one. Group 0 uses every preferred device of
- * the longer list once: with equal lists it is the diagonal, so that N devices
- * on each side need N connections and not N * N. The groups after it pair
- * them differently, the last ones use the devices that are not preferred.
+ * Candidates come as two lists, best first, each with a number of preferred
+ * ones at its front. Pairs are taken in groups; a transfer is spread over all
+ * pairs of the first group that has a usable one. Group 0 uses every preferred
+ * device of the longer list once: with equal lists it is the diagonal, so that
+ * N devices on each side need N connections and not N * N. The groups after it
+ * pair them differently, the last ones use the devices that are not preferred.
  */
 #ifndef SF_RDMA_PAIRS_H
 #define SF_RDMA_PAIRS_H

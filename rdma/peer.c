@@ -23,10 +23,10 @@ static const char *server_of(const struct sf_segment *seg)
 }
 
 /*
- * Our part of NIC paths. The peer drops a connection when another one comes from
- * the same path, so two of our peers that lead to one server must not have one
- * name; and it keeps what we left behind until that happens, so that a name is
- * used again as soon as it is free. rdma->lock held.
+ * Our part of NIC paths. The peer drops a connection when another one comes
+ * from the same path, so two of our peers that lead to one server must not have
+ * one name; and it keeps what we left behind until that happens, so that a name
+ * is used again as soon as it is free. rdma->lock held.
  */
 static void choose_name_locked(struct sf_rdma_peer *p)
 {

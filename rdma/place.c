@@ -37,8 +37,9 @@ static int distance(int from, int to)
 	return d > 0 ? d : INT32_MAX;
 }
 
-/* All of ours, nearest to NODE first; those of the least distance are preferred.
- * Nobody knows where a device without a node is: it is as good as any. */
+/* All of ours, nearest to NODE first; those of the least distance are
+ * preferred. Nobody knows where a device without a node is: it is as good as
+ * any. */
 static void choose_local(const struct sf_rdma *rdma, struct sf_rdma_route *r)
 {
 	int d[SF_RDMA_DEVICES_MAX], least = 0;

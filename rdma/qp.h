@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The set of RC queue pairs between a local device and a remote one, and the
- * constants of protocol section 6.6. Calls block for as long as the kernel takes
- * (a change to RTR resolves the path: seconds when nobody answers).
+ * constants of protocol section 6.6. Calls block for as long as the kernel
+ * takes (a change to RTR resolves the path: seconds when nobody answers).
  */
 #ifndef SF_RDMA_QP_H
 #define SF_RDMA_QP_H
@@ -69,8 +69,8 @@ int sf_rdma_qps_connect(struct sf_rdma_qps *qps,
 /* To ERR: outstanding work is flushed. Harmless when repeated. */
 void sf_rdma_qps_fail(struct sf_rdma_qps *qps);
 /* The device touches no memory for these QPs once this returns. Waits for
- * running qp_event callbacks, so not from one, and with no lock that one takes. A
- * zeroed or destroyed set is fine. */
+ * running qp_event callbacks, so not from one, and with no lock that one takes.
+ * A zeroed or destroyed set is fine. */
 void sf_rdma_qps_destroy(struct sf_rdma_qps *qps);
 
 #endif

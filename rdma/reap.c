@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The reaper: a thread that waits until endpoints which drain have all their
- * slots back, destroys their queue pairs, and frees them. Destroying can take the
- * driver a while, so nobody else does it. An endpoint whose flush does not come
- * is destroyed all the same: after that the device touches no memory for it, and
- * what it carried counts as lost.
+ * slots back, destroys their queue pairs, and frees them. Destroying can take
+ * the driver a while, so nobody else does it. An endpoint whose flush does not
+ * come is destroyed all the same: after that the device touches no memory for
+ * it, and what it carried counts as lost.
  */
 #include "config.h"
 #include "rdma/initiator.h"

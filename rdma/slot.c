@@ -4,8 +4,8 @@
  * initiator.h). The peer's lock is held by all callers.
  *
  * Work of a queue pair completes in order, so only the last slice of a job in
- * one posting asks for a completion: its success is that of all before it. Errors
- * are reported for every slice, asked for or not.
+ * one posting asks for a completion: its success is that of all before it.
+ * Errors are reported for every slice, asked for or not.
  */
 #include "config.h"
 #include "rdma/initiator.h"
@@ -256,9 +256,9 @@ static int verdict(enum ibv_wc_status status)
 }
 
 /*
- * Path MTUs are not negotiated. Where they differ, a WRITE has packets of a length
- * that the other side does not like, and a long READ stalls, as the two sides
- * count its packets differently.
+ * Path MTUs are not negotiated. Where they differ, a WRITE has packets of a
+ * length that the other side does not like, and a long READ stalls, as the two
+ * sides count its packets differently.
  */
 static bool lower_mtu(struct sf_rdma_pair *pair, enum ibv_wc_status status)
 {
@@ -308,7 +308,7 @@ void sf_rdma_endpoint_complete(struct sf_rdma_endpoint *ep, unsigned int lane,
 	int res;
 
 	if (ahead >= lane_taken(l) - l->nr_chained)
-		return;		/* a driver's mistake: nothing like that is out */
+		return;		/* a driver's mistake: no such one is out */
 	for (; ahead; ahead--) {
 		atomic_fetch_sub(&ep->dev->ctx->pending, 1);
 		succeed(ep, slot_at(ep, lane, l->head++));

@@ -2,8 +2,8 @@
 /*
  * The RDMA initiator without anything above it, treated badly: reads of odd
  * sizes, into registered memory and not, cancelled at any moment, peers closed
- * with I/O on them. What a read brings is checked (the exporter's fill=offset), and
- * that memory stays as it is once it was given back.
+ * with I/O on them. What a read brings is checked (the exporter's fill=offset),
+ * and that memory stays as it is once it was given back.
  *
  *   rdma-torture NAME DESCRIPTOR-FILE RPC_META-FILE SECONDS [NICS]
  *
