@@ -64,6 +64,20 @@ static int64_t next_hole(const struct sf_segment *seg, uint64_t off)
 	return off < INT64_MAX ? (int64_t)off : INT64_MAX;
 }
 
+int sf_mem_first(struct sf_handle *h, uint64_t *off)
+{
+	struct sf_segment *seg;
+	int64_t at = 0;
+
+	if (h->node->kind == SF_NODE_MEM) {
+		seg = snapshot_of(h->fs, h->node);
+		at = seg ? next_data(seg, 0) : -ENXIO;
+		sf_segment_put(seg);
+	}
+	*off = (uint64_t)at;
+	return at >= 0;
+}
+
 static int64_t seek_mem(struct sf_handle *h, uint64_t off, int whence)
 {
 	struct sf_segment *seg = snapshot_of(h->fs, h->node);

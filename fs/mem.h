@@ -19,4 +19,7 @@ struct sf_handle;
 int sf_mem_piece(struct sf_handle *h, uint64_t off, uint32_t *len,
 		 uint64_t *addr);
 
+/* The first offset at which there is something: 1; or 0: there is none. */
+int sf_mem_first(struct sf_handle *h, uint64_t *off);
+
 #endif

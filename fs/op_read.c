@@ -3,6 +3,10 @@
  * READ. The buffer that the request was received into takes the data, and the
  * reply is written straight from it, or from the pipes in which a transport
  * delivered the payload. Completion runs on the transport's thread.
+ *
+ * FSYNC is the same with a flush and without data: every write was acknowledged
+ * by the peer before it was answered, and is now to be in the peer's memory for
+ * all to see.
  */
 #include "config.h"
 #include "fs/internal.h"
@@ -28,6 +32,7 @@ struct read_req {
 	struct sf_handle *h;
 	struct sf_iobuf *buf;
 	uint64_t unique;
+	enum sf_op op;		/* SF_READ or SF_FLUSH */
 	uint64_t off;
 	uint32_t len;
 	uint32_t done;		/* bytes of pieces that are there */
@@ -85,7 +90,8 @@ static int next(struct sf_chain *c)
 	struct sf_transfer *t = &c->t;
 	uint32_t left;
 
-	if (r->started && r->h->node->kind != SF_NODE_MEM)
+	if (r->started && (r->h->node->kind != SF_NODE_MEM ||
+			   r->op == SF_FLUSH))
 		return 0;
 	if (r->started)
 		settle_piece(r);
@@ -95,7 +101,7 @@ static int next(struct sf_chain *c)
 	if (!sf_mem_piece(r->h, r->off + r->done, &left, &t->addr))
 		return r->done ? 0 : -EFAULT;
 	r->started = true;
-	t->op = SF_READ;
+	t->op = r->op;
 	t->reg = r->h->reg;
 	t->len = left;
 	t->mem = r->buf->mem + r->done;
@@ -118,6 +124,8 @@ static void reply(struct read_req *r, int res)
 
 	if (res)
 		sf_reply_err(r->p.req, res);
+	else if (r->op == SF_FLUSH)
+		fuse_reply_err(r->p.req, 0);
 	else if (r->h->node->kind == SF_NODE_MEM)
 		fuse_reply_buf(r->p.req, r->buf->mem, r->done);
 	else if (io->nr_pipes)
@@ -142,8 +150,8 @@ static void end(struct sf_chain *c, int res)
 	sf_pending_end(&r->p);
 }
 
-static void start(fuse_req_t req, struct sf_handle *h, uint64_t off,
-		  uint32_t len)
+static void start(fuse_req_t req, struct sf_handle *h, enum sf_op op,
+		  uint64_t off, uint32_t len)
 {
 	struct sf_fs_thread *self = sf_fs_thread_self();
 	const struct sf_kernel_in *in = (const void *)self->buf->mem;
@@ -160,6 +168,7 @@ static void start(fuse_req_t req, struct sf_handle *h, uint64_t off,
 	}
 	r->h = sf_handle_get(h);
 	r->unique = unique;
+	r->op = op;
 	r->off = off;
 	r->len = len;
 	r->p.cancel = cancel;
@@ -197,5 +206,19 @@ void sf_op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 	if (!len)
 		fuse_reply_buf(req, NULL, 0);
 	else
-		start(req, h, (uint64_t)off, (uint32_t)len);
+		start(req, h, SF_READ, (uint64_t)off, (uint32_t)len);
+}
+
+void sf_op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync,
+		 struct fuse_file_info *fi)
+{
+	struct sf_handle *h = sf_handle_of(fi);
+	uint64_t off;
+
+	/* A control file has nothing to flush, nor has a segment without
+	 * buffers. */
+	if (!h->reg || !sf_mem_first(h, &off))
+		fuse_reply_err(req, 0);
+	else
+		start(req, h, SF_FLUSH, off, 1);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * WRITE and FSYNC. The payload goes to the wire from the buffer in which the
+ * WRITE. The payload goes to the wire from the buffer in which the
  * request was received. Answered when the peer has acknowledged it.
  */
 #include "config.h"
@@ -98,15 +98,4 @@ void sf_op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size,
 		start(req, h, buf, (uint64_t)off,
 		      (uint32_t)sf_range_clip((uint64_t)off, size,
 					      h->length));
-}
-
-/*
- * Every write was acknowledged by the peer before it was answered, so nothing
- * is pending here. (A transport whose acknowledgement does not prove that the
- * bytes are visible in the peer's memory needs its own flush at this place.)
- */
-void sf_op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync,
-		 struct fuse_file_info *fi)
-{
-	fuse_reply_err(req, 0);
 }

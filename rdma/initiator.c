@@ -251,7 +251,7 @@ static void rdma_cancel(void *peer, struct sf_io *io)
 const struct sf_transport_ops sf_transport_rdma = {
 	.name = "rdma",
 	.proto = SF_PROTOCOL_RDMA,
-	.caps = SF_TRANSPORT_NEEDS_MEM,
+	.caps = SF_TRANSPORT_NEEDS_MEM | SF_TRANSPORT_FLUSH,
 	.open = rdma_open,
 	.close = rdma_close,
 	.peer_open = rdma_peer_open,

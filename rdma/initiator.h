@@ -165,6 +165,7 @@ struct sf_rdma_pair {
 	const char *remote;	/* device name */
 	struct sf_rdma_endpoint *ep;	/* READY; NULL: none */
 	bool wanted;		/* to be connected, or just being so */
+	bool wrote;		/* what it wrote may want a flush */
 	struct sf_pair_health health;
 	unsigned int mtu_cap;	/* 0: none; lowered when lengths disagree */
 	unsigned int connects, breaks;
@@ -267,6 +268,10 @@ bool sf_rdma_endpoint_carries(const struct sf_rdma_endpoint *ep,
  * many. -EAGAIN: no room; -ENOMEM: no registered memory to be had. */
 int sf_rdma_slot_take(struct sf_rdma_endpoint *ep, struct sf_rdma_job *job,
 		      uint32_t len, uint64_t rkey, uint32_t *taken);
+/* Put a read of JOB's byte behind everything that is on EP. Results as before,
+ * but nothing is noted in job->next. */
+int sf_rdma_slot_take_flush(struct sf_rdma_endpoint *ep,
+			    struct sf_rdma_job *job, uint64_t rkey);
 /* Post what was taken. */
 void sf_rdma_endpoint_post(struct sf_rdma_endpoint *ep);
 /* Slots that will not complete are lost: the last nr_chained of each lane, or

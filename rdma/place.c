@@ -132,6 +132,15 @@ static bool rests(const struct sf_rdma_dev *dev, uint64_t now_ms)
 					     memory_order_relaxed);
 }
 
+/* A connection of PAIR is on its way, or has just been asked for. */
+static bool may_connect(struct sf_rdma_peer *p, struct sf_rdma_pair *pair,
+			uint64_t now_ms)
+{
+	return sf_rdma_dev_is_usable(pair->dev) &&
+	       !sf_pair_is_paused(&pair->health, now_ms) &&
+	       !rests(pair->dev, now_ms) && sf_rdma_connect_want(p, pair);
+}
+
 /* One pair that a job may use now. */
 struct usable {
 	struct sf_rdma_endpoint *ep;
@@ -164,9 +173,8 @@ static uint32_t look_at_group(struct sf_rdma_peer *p,
 		if (pair->ep)
 			out[found++] = (struct usable){ pair->ep,
 							buf->rkeys[device] };
-		else if (!sf_pair_is_paused(&pair->health, now_ms) &&
-			 !rests(pair->dev, now_ms))
-			*connecting |= sf_rdma_connect_want(p, pair);
+		else
+			*connecting |= may_connect(p, pair, now_ms);
 	}
 	return found;
 }
@@ -245,6 +253,65 @@ static enum verdict spread(struct sf_rdma_peer *p, struct sf_rdma_job *job,
 	return PLACED;
 }
 
+/* ---- flushes ---- */
+
+/* Of the buffer of IO, by the remote device of PAIR; 0: it is not there. */
+static uint64_t key_for(const struct sf_io *io,
+			const struct sf_rdma_pair *pair)
+{
+	const struct sf_buffer *buf = io->buffer;
+
+	for (uint32_t i = 0; i < io->seg->nr_devices && i < buf->nr_keys; i++)
+		if (!strcmp(io->seg->devices[i].name, pair->remote))
+			return buf->rkeys[i];
+	return 0;
+}
+
+/*
+ * A read that comes behind writes through the same remote device pushes them
+ * into memory before it is answered. So there is one for each pair that ever
+ * wrote, on each of its queue pairs. A pair that lost its connection is
+ * connected anew for it; one that cannot be any more has nothing to push
+ * with, and the others must do.
+ */
+static enum verdict place_flush(struct sf_rdma_peer *p, struct sf_rdma_job *job)
+{
+	size_t nr = (size_t)p->rdma->nr_devs * SF_RDMA_REMOTES_MAX;
+	bool connecting = false, wrote = false, reached = false;
+	uint64_t now_ms = sf_now_ms();
+
+	for (size_t i = 0; i < nr; i++)
+		if (p->pairs[i] && p->pairs[i]->wrote && !p->pairs[i]->ep &&
+		    key_for(job->io, p->pairs[i]))
+			connecting |= may_connect(p, p->pairs[i], now_ms);
+	if (connecting)
+		return CONNECTING;
+	for (size_t i = 0; i < nr; i++) {
+		struct sf_rdma_pair *pair = p->pairs[i];
+		uint64_t rkey;
+		int ret;
+
+		if (!pair || !pair->wrote)
+			continue;
+		wrote = true;
+		rkey = key_for(job->io, pair);
+		if (!rkey || !pair->ep)
+			continue;
+		ret = sf_rdma_slot_take_flush(pair->ep, job, rkey);
+		if (ret == -EAGAIN)
+			return NO_ROOM;
+		if (ret)
+			job->res = ret;
+		reached = true;
+	}
+	if (wrote && !reached)
+		job->res = nothing_left(p, job, now_ms);
+	job->next = job->io->len;
+	sf_rdma_job_fly(p, job);
+	sf_rdma_job_settle(p, job);
+	return PLACED;
+}
+
 static enum verdict place(struct sf_rdma_peer *p, struct sf_rdma_job *job)
 {
 	const struct sf_rdma_route *route = route_of(p, job);
@@ -274,7 +341,8 @@ void sf_rdma_place_all(struct sf_rdma_peer *p)
 	struct sf_rdma_job *job;
 
 	while ((job = TAILQ_FIRST(&p->queue))) {
-		switch (place(p, job)) {
+		switch (job->io->op == SF_FLUSH ? place_flush(p, job)
+						: place(p, job)) {
 		case PLACED:
 			break;
 		case CONNECTING:

@@ -106,19 +106,19 @@ static void chain(struct sf_rdma_endpoint *ep, unsigned int lane_index,
 	}
 }
 
-int sf_rdma_slot_take(struct sf_rdma_endpoint *ep, struct sf_rdma_job *job,
-		      uint32_t len, uint64_t rkey, uint32_t *taken)
+static int take(struct sf_rdma_endpoint *ep, unsigned int lane,
+		struct sf_rdma_job *job, uint32_t off, uint32_t *len,
+		uint64_t rkey)
 {
-	unsigned int lane = best_lane(ep);
 	uint32_t n = ep->lanes[lane].tail;
 	struct sf_rdma_slot *slot = slot_at(ep, lane, n);
 	int ret;
 
-	if (!sf_rdma_endpoint_has_room(ep))
+	if (lane_taken(&ep->lanes[lane]) == ep->depth)
 		return -EAGAIN;
 	slot->job = job;
-	slot->off = job->next;
-	slot->len = len;
+	slot->off = off;
+	slot->len = *len;
 	ret = find_memory(ep, slot);
 	if (ret)
 		return ret;
@@ -127,8 +127,8 @@ int sf_rdma_slot_take(struct sf_rdma_endpoint *ep, struct sf_rdma_job *job,
 		.wr_id = sf_rdma_wr_id(ep, lane, n),
 		.sg_list = &slot->sge,
 		.num_sge = 1,
-		.opcode = job->io->op == SF_READ ? IBV_WR_RDMA_READ
-						 : IBV_WR_RDMA_WRITE,
+		.opcode = job->io->op == SF_WRITE ? IBV_WR_RDMA_WRITE
+						  : IBV_WR_RDMA_READ,
 		.wr.rdma = {
 			.remote_addr = job->io->addr + slot->off,
 			.rkey = (uint32_t)rkey,
@@ -136,10 +136,34 @@ int sf_rdma_slot_take(struct sf_rdma_endpoint *ep, struct sf_rdma_job *job,
 	};
 	chain(ep, lane, slot);
 	job->out++;
-	job->next += slot->len;
 	atomic_fetch_add_explicit(&ep->taken, 1, memory_order_relaxed);
-	*taken = slot->len;
+	*len = slot->len;
 	return 0;
+}
+
+int sf_rdma_slot_take(struct sf_rdma_endpoint *ep, struct sf_rdma_job *job,
+		      uint32_t len, uint64_t rkey, uint32_t *taken)
+{
+	int ret = take(ep, best_lane(ep), job, job->next, &len, rkey);
+
+	if (ret)
+		return ret;
+	if (job->io->op == SF_WRITE)
+		ep->pair->wrote = true;
+	job->next += len;
+	*taken = len;
+	return 0;
+}
+
+int sf_rdma_slot_take_flush(struct sf_rdma_endpoint *ep,
+			    struct sf_rdma_job *job, uint64_t rkey)
+{
+	uint32_t len = 1;
+	int ret = 0;
+
+	for (unsigned int i = 0; !ret && i < ep->nr_lanes; i++)
+		ret = take(ep, i, job, 0, &len, rkey);
+	return ret;
 }
 
 /* What of a lane's chain went out; 0 or an errno. */

@@ -159,7 +159,7 @@ static void print_error(FILE *out, const char *which,
 	if (!err->code)
 		return;
 	fprintf(out, "%s error: %s at 0x%llx: %s (%.1f s ago)\n", which,
-		err->op == SF_READ ? "read" : "write",
+		sf_op_name(err->op),
 		(unsigned long long)err->addr, strerror(-err->code),
 		(double)(sf_now_ms() - err->when_ms) / 1000);
 }

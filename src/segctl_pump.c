@@ -31,6 +31,8 @@ struct pumping {
 	unsigned int depth;
 	struct slot *slots;
 	unsigned int first, nr_busy;	/* a ring; ordered or not */
+	struct sf_registration *last_reg;	/* of the newest piece */
+	uint64_t last_addr;
 	pthread_mutex_t lock;
 	pthread_cond_t cond;
 };
@@ -80,6 +82,8 @@ static bool start_piece(struct pumping *pu, struct slot *slot, int *ret,
 		.reg = reg,
 		.done = slot_done,
 	};
+	pu->last_reg = reg;
+	pu->last_addr = addr;
 	slot->state = SLOT_BUSY;
 	sf_transfer_submit(p->s->ctx->engine, &slot->t);
 	return true;
@@ -174,6 +178,30 @@ static enum sf_exit pump(struct pumping *pu, struct sf_err *err)
 	return status;
 }
 
+/* Whoever is told that it is written may look at it on the other side. */
+static enum sf_exit flush(struct pumping *pu, struct sf_err *err)
+{
+	struct slot *slot = &pu->slots[0];
+
+	slot->t = (struct sf_transfer){
+		.op = SF_FLUSH,
+		.addr = pu->last_addr,
+		.len = 1,
+		.mem = slot->buf->mem,
+		.reg = pu->last_reg,
+		.done = slot_done,
+	};
+	slot->state = SLOT_BUSY;
+	pu->first = 0;
+	sf_transfer_submit(pu->p->s->ctx->engine, &slot->t);
+	wait_for_one(pu);
+	if (!slot->res)
+		return SF_EXIT_OK;
+	sf_err_set(err, slot->res, "%s: flush: %s", pu->p->range->seg->name,
+		   strerror(-slot->res));
+	return segctl_transfer_status(slot->res);
+}
+
 static int get_buffers(struct pumping *pu)
 {
 	for (unsigned int i = 0; i < pu->depth; i++) {
@@ -200,6 +228,8 @@ enum sf_exit segctl_pump_run(struct segctl_pump *p, struct sf_err *err)
 		sf_err_set(err, -ENOMEM, "out of memory");
 	else
 		status = pump(&pu, err);
+	if (!status && p->op == SF_WRITE && pu.last_reg)
+		status = flush(&pu, err);
 	for (unsigned int i = 0; pu.slots && i < pu.depth; i++)
 		if (pu.slots[i].buf)
 			sf_iobuf_put(p->s->ctx->pool, pu.slots[i].buf);

@@ -350,8 +350,7 @@ void session_note_error(struct sf_session *s, const struct sf_transfer *t,
 	pthread_mutex_unlock(&s->lock);
 	if (news)
 		sf_log(LOG_WARNING, SF_LOG_CORE,
-		       "%s: %s at 0x%llx: %s", s->name,
-		       t->op == SF_READ ? "read" : "write",
+		       "%s: %s at 0x%llx: %s", s->name, sf_op_name(t->op),
 		       (unsigned long long)t->addr, strerror(-code));
 }
 

@@ -49,6 +49,8 @@ static void count(struct sf_engine *e, const struct sf_transfer *t, int res)
 		atomic_fetch_add_explicit(&c->errors, 1, memory_order_relaxed);
 		return;
 	}
+	if (t->op == SF_FLUSH)
+		return;
 	atomic_fetch_add_explicit(t->op == SF_READ ? &c->reads : &c->writes, 1,
 				  memory_order_relaxed);
 	atomic_fetch_add_explicit(t->op == SF_READ ? &c->read_bytes
@@ -507,6 +509,16 @@ static void after_submit(struct sf_session *s, struct sf_transfer *t)
 		pthread_mutex_unlock(&s->lock);
 }
 
+/* Where an acknowledgement says that all is done. */
+static bool has_nothing_to_flush(const struct sf_transfer *t,
+				 unsigned int index)
+{
+	const struct engine_backend *b = &t->engine->backends[index];
+
+	return t->op == SF_FLUSH &&
+	       !(sf_transport_caps(b->transport) & SF_TRANSPORT_FLUSH);
+}
+
 /* Put T, which the caller holds, on the wire for the first or another time. */
 static void launch(struct sf_transfer *t)
 {
@@ -519,7 +531,7 @@ static void launch(struct sf_transfer *t)
 	res = resolve(t);
 	if (!res)
 		res = session_peer(s, t->io.buffer, &peer, &index);
-	if (res) {
+	if (res || has_nothing_to_flush(t, index)) {
 		finish(t, res);
 		return;
 	}

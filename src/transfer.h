@@ -59,8 +59,10 @@ bool sf_registration_is_stale(struct sf_registration *reg);
 struct sf_share *sf_registration_share(struct sf_registration *reg);
 
 /*
- * One read or write. Embedded in the caller's request; the caller fills the
- * first part, keeps it until done() and may then reuse it.
+ * One read, write or flush. Embedded in the caller's request; the caller fills
+ * the first part, keeps it until done() and may then reuse it. A flush has the
+ * address of any byte the registration covers and one byte of memory; where
+ * the transport has nothing to flush it completes at once.
  */
 struct sf_transfer {
 	enum sf_op op;

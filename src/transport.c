@@ -47,6 +47,17 @@ const struct sf_rdma_target_ops *sf_rdma_target_ops(void)
 	return RDMA_TARGET;
 }
 
+const char *sf_op_name(enum sf_op op)
+{
+	static const char *const names[] = {
+		[SF_READ] = "read",
+		[SF_WRITE] = "write",
+		[SF_FLUSH] = "flush",
+	};
+
+	return names[op];
+}
+
 const struct sf_transport_ops *sf_transport_nth(unsigned int i)
 {
 	return i < NR_BACKENDS ? backends[i] : NULL;

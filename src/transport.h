@@ -32,6 +32,11 @@ struct sf_transport;
 enum sf_op {
 	SF_READ,
 	SF_WRITE,
+	/* Done when every write to this peer that was acknowledged before is
+	 * visible in its memory. For transports with SF_TRANSPORT_FLUSH only;
+	 * addr is any byte of buffer, len 1, and mem a byte that may be
+	 * overwritten. */
+	SF_FLUSH,
 };
 
 /* What all backends are told; options of one backend only stay here too, so
@@ -85,6 +90,9 @@ struct sf_io {
 	void *priv;		/* the backend's, between submit and done */
 };
 
+/* "read", "write", "flush" */
+const char *sf_op_name(enum sf_op op);
+
 /*
  * Results of an I/O:
  * 0			done: a write was acknowledged by the peer
@@ -105,6 +113,9 @@ struct sf_io {
 enum sf_transport_caps {
 	SF_TRANSPORT_NEEDS_MEM = 1,	/* mem must be registered */
 	SF_TRANSPORT_PIPES = 2,		/* may deliver reads in pipes */
+	SF_TRANSPORT_FLUSH = 4,		/* knows SF_FLUSH: that a write was
+					 * acknowledged does not say that it
+					 * is visible yet */
 };
 
 /* Backend I of the table, in order; NULL past the last. */

@@ -200,6 +200,19 @@ static const struct sf_transport_ops fake_ops = {
 	.cancel = fake_cancel,
 };
 
+/* The same, but that an acknowledgement says little. */
+static const struct sf_transport_ops flushing_ops = {
+	.name = "flushing",
+	.proto = SF_PROTOCOL_TCP,
+	.caps = SF_TRANSPORT_FLUSH,
+	.open = fake_open,
+	.close = fake_close,
+	.peer_open = fake_peer_open,
+	.peer_close = fake_peer_close,
+	.submit = fake_submit,
+	.cancel = fake_cancel,
+};
+
 /* The table of backends is linked in; this test does without the real one. */
 const struct sf_transport_ops sf_transport_tcp = {
 	.name = "tcp",
@@ -248,7 +261,7 @@ static void store(struct bench *b, struct sf_segment *seg)
 	pthread_mutex_unlock(&b->dir.lock);
 }
 
-static int setup(void **state)
+static int setup_with(void **state, const struct sf_transport_ops *ops)
 {
 	struct bench *b = calloc(1, sizeof(*b));
 	struct sf_engine_config config = { 0 };
@@ -264,11 +277,21 @@ static int setup(void **state)
 	config.directory = &b->dir;
 	config.timers = b->timers;
 	config.pool = b->pool;
-	config.transport = &fake_ops;
+	config.transport = ops;
 	config.timeout_ms = TIMEOUT_MS;
 	assert_int_equal(sf_engine_new(&b->engine, &config, &err), 0);
 	*state = b;
 	return 0;
+}
+
+static int setup(void **state)
+{
+	return setup_with(state, &fake_ops);
+}
+
+static int setup_flushing(void **state)
+{
+	return setup_with(state, &flushing_ops);
 }
 
 static int teardown(void **state)
@@ -313,18 +336,24 @@ static void call_done(struct sf_transfer *t, int res)
 	sem_post(&c->over);
 }
 
-static void start(struct bench *b, struct call *c, struct sf_registration *reg,
-		  uint64_t addr, uint32_t len)
+static void start_op(struct bench *b, struct call *c, enum sf_op op,
+		     struct sf_registration *reg, uint64_t addr, uint32_t len)
 {
 	memset(c, 0, sizeof(*c));
 	sem_init(&c->over, 0, 0);
-	c->t.op = SF_READ;
+	c->t.op = op;
 	c->t.addr = addr;
 	c->t.len = len;
 	c->t.mem = c->mem;
 	c->t.reg = reg;
 	c->t.done = call_done;
 	sf_transfer_submit(b->engine, &c->t);
+}
+
+static void start(struct bench *b, struct call *c, struct sf_registration *reg,
+		  uint64_t addr, uint32_t len)
+{
+	start_op(b, c, SF_READ, reg, addr, len);
 }
 
 static int wait_for(struct call *c)
@@ -409,6 +438,43 @@ static void a_broken_connection_is_tried_again(void **state)
 	assert_int_equal(run(b, reg, ADDR, 64), 0);
 	assert_int_equal(submitted(), 3);
 	assert_int_equal(atomic_load(&b->dir.pulls), 2);
+	sf_registration_put(reg);
+}
+
+static int flush(struct bench *b, struct sf_registration *reg)
+{
+	struct call c;
+
+	start_op(b, &c, SF_FLUSH, reg, ADDR, 1);
+	return wait_for(&c);
+}
+
+static void a_flush_is_sent_to_those_who_know_it(void **state)
+{
+	struct bench *b = *state;
+	struct sf_registration *reg = bind_first(b);
+
+	results(-ECONNRESET, 0, 0);
+	assert_int_equal(flush(b, reg), 0);
+	assert_int_equal(submitted(), 2);
+	results(-ENODEV, 0, 0);
+	assert_int_equal(flush(b, reg), -ENODEV);
+	sf_registration_put(reg);
+}
+
+static void others_have_nothing_to_flush(void **state)
+{
+	struct bench *b = *state;
+	struct sf_registration *reg = bind_first(b);
+
+	results(-ENODEV, 0, 0);
+	assert_int_equal(flush(b, reg), 0);
+	assert_int_equal(submitted(), 0);
+	/* But a handle that is stale is so for this too. */
+	store(b, describe(ADDR, 16002));
+	results(-ECONNRESET, 0, 0);
+	assert_int_equal(run(b, reg, ADDR, 64), -ESTALE);
+	assert_int_equal(flush(b, reg), -ESTALE);
 	sf_registration_put(reg);
 }
 
@@ -627,6 +693,10 @@ int main(void)
 		T(ranges_are_checked_before_anything_is_sent),
 		T(the_whole_owner_view_finds_buffers),
 		T(a_broken_connection_is_tried_again),
+		cmocka_unit_test_setup_teardown(
+			a_flush_is_sent_to_those_who_know_it, setup_flushing,
+			teardown),
+		T(others_have_nothing_to_flush),
 		T(a_peer_that_cannot_deliver_is_eio),
 		T(refused_is_said_soon_and_mends),
 		T(a_refused_range_is_remote_or_stale),

@@ -18,6 +18,16 @@ exported() {
 	F=$(buffer one)
 }
 
+# has_pairs N: so many are connected.
+has_pairs() {
+	[ "$(grep -c '^pair .*: connected' "$MNT/one/.segfs/status")" = "$1" ]
+}
+
+fsync_uses_both() {
+	moved_by sync "$F"
+	[ "${MOVED[0]}" -gt 0 ] && [ "${MOVED[1]}" -gt 0 ]
+}
+
 @test "every size from 1 byte to 64 MiB at odd offsets reads exactly" {
 	exported 67108879
 	SOON=60 soon python3 - "$F" 67108879 <<-'EOF'
@@ -204,8 +214,38 @@ exported() {
 @test "every pair of devices that works is used, slices half and half" {
 	require_soft_roce
 	exported 16M
+	# Until both are connected one does it all.
+	soon head -c 1M "$F" >/dev/null
+	wait_for 10 has_pairs 2
 	moved_by soon dd if="$F" of=/dev/null bs=1M iflag=direct status=none
 	about_half 45
+}
+
+@test "fsync reads back over every device that wrote" {
+	require_soft_roce
+	exported 4M
+	soon head -c 1M "$F" >/dev/null
+	wait_for 10 has_pairs 2
+	# Nothing was written: there is nothing to wait for.
+	moved_by soon sync "$F"
+	echo "before: ${MOVED[*]}" >&2
+	[ "${MOVED[*]}" = "0 0" ]
+	soon dd if=/dev/zero of="$F" bs=1M oflag=direct conv=notrunc status=none
+	moved_by soon sync "$F"
+	echo "behind: ${MOVED[*]}" >&2
+	[ "${MOVED[0]}" -gt 0 ] && [ "${MOVED[1]}" -gt 0 ]
+	moved_by soon sync "$MNT/one/.segfs/mem"
+	[ "${MOVED[0]}" -gt 0 ] && [ "${MOVED[1]}" -gt 0 ]
+	# A connection that is gone is made again.
+	link 0 down
+	wait_for 10 port_is rxe0 DOWN
+	soon sync "$F"
+	link 0 up
+	wait_for 10 port_is rxe0 ACTIVE
+	wait_for 30 fsync_uses_both
+	stop one KILL
+	run ! soon sync "$F"
+	[[ $output == *sync* ]]
 }
 
 @test "a mount that goes to the background has working devices" {
