@@ -100,7 +100,8 @@ shift_by() {
 
 @test "ports are Mooncake's range, or as told" {
 	start_exporter one --buffer size=4096
-	[ "$(rpc_port one)" -ge 15000 ] && [ "$(rpc_port one)" -le 17000 ]
+	[ "$(rpc_port one)" -ge 15000 ]
+	[ "$(rpc_port one)" -le 17000 ]
 	local a b
 	a=$(free_port)
 	b=$(free_port)

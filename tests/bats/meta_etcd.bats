@@ -194,7 +194,7 @@ saw() {
 	put mooncake/loose x
 	tool put segment last x
 	saw 'changed last$'
-	! grep -qE 'no|loose' "$(out_of watch)" || false
+	run -1 grep -qE 'no|loose' "$(out_of watch)"
 	elapsed stop watch
 	[ "$MS" -lt 1500 ]
 }
@@ -381,7 +381,7 @@ saw() {
 	spawn gets "$TOOL" "$FAKE" user=me password=pw gets 1.5 a a a
 	wait_for 10 is_gone "$(pid_of gets)"
 	[ "$(grep -c '^segment' "$(out_of gets)")" = 3 ]
-	! grep -q '^E' "$(log_of gets)" || false
+	run -1 grep -q '^E' "$(log_of gets)"
 	mode lies 'user=me:pw expire=1 refuse=old'
 	at "$FAKE" user=me password=pw gets 1.5 a a >out
 	[ "$(grep -c '^segment' out)" = 2 ]

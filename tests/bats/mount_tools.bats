@@ -304,7 +304,7 @@ m = mmap.mmap(f.fileno(), 0); m[-1:] = b'Z'; m.flush()"
 	[ "$(stat -c %s "$F")" = $SIZE ]
 	unmount
 	mount_segfs mmap=off
-	! shared_mappings
+	run -1 shared_mappings
 	no_shared_mapping
 }
 

@@ -105,6 +105,14 @@ sources() {
 	run -1 grep -nE '^typedef (struct|union|enum)\b' $(sources src fs)
 }
 
+@test "no test denies a command where that has no effect" {
+	# set -e does not see "! cmd" unless a function ends with it.
+	run -0 awk 'denial && !/^}/ { print denial }
+		{ denial = /^\t+! / ? FILENAME ":" FNR ":" $0 : "" }' \
+		$(find tests -name '*.bats' -o -name '*.bash')
+	[ -z "$output" ]
+}
+
 @test "lines fit 80 columns" {
 	run -1 env LC_ALL=C.UTF-8 bash -c "expand \$(find src fs tests/unit -name '*.[ch]') |
 		grep -nE '^.{81}'"

@@ -15,7 +15,7 @@ setup() {
 teardown() {
 	# Neither files nor a machine stay behind.
 	[ -z "$(ls -A "$TMPDIR")" ]
-	! pgrep -f "path=$TMPDIR/" >/dev/null
+	run -1 pgrep -f "path=$TMPDIR/"
 }
 
 @test "output, errors and status of a command come back as they were" {

@@ -124,7 +124,7 @@ fsync_uses_both() {
 	# No key is shown.
 	local key
 	for key in $(stored one | jq -r '.buffers[].rkey[]'); do
-		! grep -qw "$key" <<<"$text"
+		run -1 grep -qw "$key" <<<"$text"
 	done
 }
 
@@ -136,7 +136,7 @@ fsync_uses_both() {
 	# The descriptor cannot say so: the device refuses.
 	fails dd if=/dev/zero of="$F" bs=4096 count=1 conv=notrunc status=none
 	echo "$ERR" >&2
-	! grep -q 'timed out' <<<"$ERR"
+	run -1 grep -q 'timed out' <<<"$ERR"
 	fails bash -c "echo x | segctl --metadata $ETCD put --quiet one \
 		$(address one)"
 	# And reading goes on.
@@ -275,4 +275,3 @@ fsync_uses_both() {
 	run ! soon segfs -f -o nic=nobody0 "$ETCD" "$MNT"
 	[[ $output == *nobody0* ]]
 }
-
