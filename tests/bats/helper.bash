@@ -4,7 +4,8 @@
 # The verbs of the bats tests: start a store, an exporter, a fake peer, mount,
 # look. A test owns its temporary folder, its ports and its mountpoint; daemons
 # run in the foreground as children with their logs in the folder; teardown ends
-# them by process id and looks into the logs. Nothing here waits without a limit.
+# them by process id and looks into the logs. Nothing here waits without a
+# limit.
 
 bats_require_minimum_version 1.5.0
 
@@ -283,7 +284,8 @@ start_fake() {
 start_proxy() {
 	local name=$1
 	shift
-	spawn "$name" python3 "$LIB/proxy.py" --mode-file "$(where)/$name.mode" "$@"
+	spawn "$name" python3 "$LIB/proxy.py" \
+		--mode-file "$(where)/$name.mode" "$@"
 	wait_for 10 grep -q '^port ' "$(out_of "$name")"
 	PORT=$(awk '/^port / { print $2 }' "$(out_of "$name")")
 }
@@ -425,7 +427,9 @@ stop_all() {
 	done
 	for f in "$dir"/log/*; do
 		[ -e "$f" ] || continue
-		if grep -qE 'ERROR: (Address|Leak|Thread)Sanitizer|runtime error:|Assertion .* failed|(stack smashing|double free)' "$f"; then
+		if grep -qE -e 'ERROR: (Address|Leak|Thread)Sanitizer' \
+			-e 'runtime error:|Assertion .* failed' \
+			-e 'stack smashing|double free' "$f"; then
 			echo "crash in $(basename "$f"):" >&2
 			bad=1
 		fi

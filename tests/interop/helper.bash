@@ -4,11 +4,12 @@
 
 load ../bats/helper
 
-INTEROP_VENV=${SEGFS_INTEROP_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/segfs-interop}
+INTEROP_VENV=${XDG_CACHE_HOME:-$HOME/.cache}/segfs-interop
+INTEROP_VENV=${SEGFS_INTEROP_VENV:-$INTEROP_VENV}
 
 require_mooncake() {
 	[ -x "$INTEROP_VENV/bin/python" ] ||
-		skip "no Mooncake at $INTEROP_VENV (tests/interop/venv makes it)"
+		skip "no Mooncake in $INTEROP_VENV: tests/interop/venv"
 }
 
 # start_mooncake NAME ARGS...: as peer.py; its lines go to NAME.out.

@@ -81,7 +81,7 @@ class Liar:
             print(text, flush=True)
 
     def honest(self, request):
-        """A reply that passes every check, of the real server if there is one."""
+        """A reply that passes every check, of the real server if any."""
         if not self.forward:
             return {"local_gid": GID, "local_lid": 0,
                     "local_nic_path": request["peer_nic_path"],

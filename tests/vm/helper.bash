@@ -2,8 +2,8 @@
 # shellcheck shell=bash
 #
 # More verbs: RDMA devices, and processes that use them. Without the guest the
-# tests run with the devices of SEGFS_TEST_NICS; those that take a device down or
-# change its network are for Soft-RoCE only.
+# tests run with the devices of SEGFS_TEST_NICS; those that take a device down
+# or change its network are for Soft-RoCE only.
 
 load ../interop/helper
 
@@ -142,8 +142,8 @@ owner_at() {
 		"{\"ip_or_host_name\":\"127.0.0.1\",\"rpc_port\":$2}"
 }
 
-# put_like NAME OF PORT: a segment NAME that says what OF says, whose handshakes go
-# to PORT.
+# put_like NAME OF PORT: a segment NAME that says what OF says, whose handshakes
+# go to PORT.
 put_like() {
 	put "mooncake/ram/$1" \
 		"$(stored "$2" | sed "s/\"name\":\"$2\"/\"name\":\"$1\"/")"

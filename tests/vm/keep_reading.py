@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Compare a file of fill=offset with what it should hold, again and again: prints
-"ok" for a round, "error ERRNO" for one that failed, "wrong OFFSET" for bytes
-that are not right (and ends)."""
+"""Compare a file of fill=offset with what it should hold, again and again:
+prints "ok" for a round, "error ERRNO" for one that failed, "wrong OFFSET" for
+bytes that are not right (and ends)."""
 import array
 import errno
 import os

@@ -67,7 +67,8 @@ teardown() {
 }
 
 @test "two at once do not meet, and one that is killed leaves nothing" {
-	"$RUN" --timeout 200 -- bash -c 'echo one >/run/x; sleep 5; cat /run/x' \
+	"$RUN" --timeout 200 -- \
+		bash -c 'echo one >/run/x; sleep 5; cat /run/x' \
 		>one 3>&- &
 	local one=$!
 	"$RUN" --timeout 200 -- sleep 1000 3>&- &

@@ -98,8 +98,8 @@ connect_many() {
 	[ "$(field one '[.name, .protocol, .tcp_data_port,
 		.tcp_proto_version]')" = '["one","rdma",0,1]' ]
 	[ "$(field one '.devices | map(.name)')" = '["rxe0","rxe1"]' ]
-	[ "$(field one '.devices | map(.gid)')" = \
-'["00:00:00:00:00:00:00:00:00:00:ff:ff:0a:09:00:01","00:00:00:00:00:00:00:00:00:00:ff:ff:0a:09:00:02"]' ]
+	local gid=00:00:00:00:00:00:00:00:00:00:ff:ff:0a:09:00
+	[ "$(field one '.devices | map(.gid)')" = "[\"$gid:01\",\"$gid:02\"]" ]
 	[ "$(field one '.priority_matrix')" = \
 '{"cpu:0":[["rxe0","rxe1"],[]],"cpu:1":[["rxe0","rxe1"],[]]}' ]
 	[ "$(field one '.buffers | map(.length, .name)')" = \
@@ -255,9 +255,9 @@ connect_many() {
 	[ "$(jq '.qp_num | length' <<<"$reply")" = 1 ]
 }
 
-# mooncake BUFFERS...: a Mooncake process "mc" with both devices. An emulated CPU
-# stands still for longer than a queue pair's timers now and then, and what is
-# repeated makes it slower still: its transfers get more time than they need.
+# mooncake BUFFERS...: a Mooncake process "mc" with both devices. An emulated
+# CPU stands still for longer than a queue pair's timers now and then, and what
+# is repeated makes it slower still: its transfers get more time than they need.
 mooncake() {
 	local b args=()
 	require_mooncake

@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
 # Guest: --rdma=crossed
-# What breaks under RDMA, and what users notice of it. The devices of the guest are
-# changed here; real ones are left alone.
+# What breaks under RDMA, and what users notice of it. The devices of the guest
+# are changed here; real ones are left alone.
 
 load helper
 
@@ -25,8 +25,8 @@ teardown() {
 	common_teardown
 }
 
-# keep_reading NAME FILE: a child that compares FILE with its pattern for ever, and
-# writes a line for each round.
+# keep_reading NAME FILE: a child that compares FILE with its pattern for ever,
+# and writes a line for each round.
 keep_reading() {
 	spawn "$1" python3 -u "$BATS_TEST_DIRNAME/keep_reading.py" "$2"
 }
@@ -100,7 +100,7 @@ both_move() {
 	wait_for 45 cmp "$F" <(pattern $ONE_MIB)
 }
 
-@test "an exporter that is killed fails readers; restarted, it serves new ones" {
+@test "an exporter that is killed fails readers, restarted serves new ones" {
 	start_rdma one --buffer size=4M,location=cpu:0,fill=offset
 	mount_rdma timeout=5
 	F=$(buffer one)
@@ -119,7 +119,7 @@ both_move() {
 	exec 9<&-
 }
 
-@test "a stopped exporter: connected ones go on, new ones wait, others do not care" {
+@test "a stopped exporter: the connected go on, new ones wait, others not" {
 	start_rdma one --buffer size=1M,location=cpu:0,fill=offset
 	start_rdma two --buffer size=1M,location=cpu:0,fill=offset
 	start_rdma three --buffer size=1M,location=cpu:0,fill=offset
@@ -323,8 +323,8 @@ read_crowd() {
 	wait_for 10 are_qps 0
 }
 
-# resources_near WANT: no kind has more than WANT has, but for a QP set or two that is on
-# its way.
+# resources_near WANT: no kind has more than WANT has, but for a QP set or two
+# that is on its way.
 resources_near() {
 	local now=($(resources)) want=($1) i
 	echo "now: ${now[*]}" >&2

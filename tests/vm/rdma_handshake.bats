@@ -21,8 +21,8 @@ gid_of() {
 	stored "$1" | jq -r '.devices[0].gid'
 }
 
-# ask_one FILTERS: the replies to a request that "one" accepts, changed by each of some
-# jq filters, separated by commas; a line each.
+# ask_one FILTERS: the replies to a request that "one" accepts, changed by each
+# of some jq filters, separated by commas; a line each.
 ask_one() {
 	jq -nc --arg dev "${NIC[0]}" --arg gid "$GID" \
 		'{local_nic_path: "me@nic0", peer_nic_path: ("one@" + $dev),
@@ -109,8 +109,8 @@ asked() {
 
 # ---- the mount, answered wrongly ----
 
-# lied_to [OPTIONS]: segment "one" of a real exporter, whose handshakes go through a
-# liar.
+# lied_to [OPTIONS]: segment "one" of a real exporter, whose handshakes go
+# through a liar.
 lied_to() {
 	start_exporter one --protocol rdma --nic "${NIC[0]}" \
 		--buffer size=256K,location=cpu:0,fill=offset

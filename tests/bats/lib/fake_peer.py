@@ -3,9 +3,9 @@
 """A data server of Mooncake's TCP transport that does what it is told to.
 
 Serves SIZE bytes at ADDR, each aligned 8 bytes holding their own offset. Prints
-"port N" and then a line for each connection and request. How it behaves is a word
-(--mode, or the content of --mode-file, read anew for each request); "once-WORD"
-behaves so once and is honest afterwards. See WORDS.
+"port N" and then a line for each connection and request. How it behaves is a
+word (--mode, or the content of --mode-file, read anew for each request);
+"once-WORD" behaves so once and is honest afterwards. See WORDS.
 """
 import argparse
 import array

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: MIT
 """A TCP proxy that misbehaves on demand.
 
-Prints "port N", and "request METHOD PATH" for each HTTP request that passes. What
-it does is the content of --mode-file, looked at before each piece is passed on:
+Prints "port N", and "request METHOD PATH" for each HTTP request that passes.
+What it does is the content of --mode-file, looked at before each piece is
+passed on:
 
   pass      honest (also without a file)
   stall     passes nothing on, in either direction; goes on after "pass"
