@@ -13,10 +13,12 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "clock.h"
 #include "err.h"
 #include "log.h"
 
 #define CHUNKS 16
+#define AGAIN_MS 1000		/* memory that could not be registered */
 
 struct sf_rdma_bounce {
 	char *mem;
@@ -46,6 +48,7 @@ static int make(struct sf_rdma_endpoint *ep)
 	if (ret) {
 		sf_log(LOG_ERR, SF_LOG_RDMA, "%s", err.text);
 		sf_rdma_bounce_free(b);
+		ep->bounce_ms = sf_now_ms() + AGAIN_MS;
 		return -ENOMEM;
 	}
 	for (int i = 0; i < CHUNKS; i++)
@@ -56,10 +59,13 @@ static int make(struct sf_rdma_endpoint *ep)
 
 int sf_rdma_bounce_get(struct sf_rdma_endpoint *ep, int *chunk)
 {
-	int ret = ep->bounce ? 0 : make(ep);
+	int ret;
 
-	if (ret)
-		return ret;
+	if (!ep->bounce) {
+		ret = sf_now_ms() < ep->bounce_ms ? -ENOMEM : make(ep);
+		if (ret)
+			return ret;
+	}
 	if (!ep->bounce->nr_free)
 		return -EAGAIN;
 	*chunk = ep->bounce->free[--ep->bounce->nr_free];

@@ -22,6 +22,7 @@
 #include "gid.h"
 #include "handshake.h"
 #include "log.h"
+#include "rdma/verdict.h"
 #include "segment.h"
 #include "workers.h"
 
@@ -29,7 +30,7 @@
 #define SHORT_TRIES 4		/* of replies that end early; see backoff */
 #define SHORT_PAUSE_MS 50	/* doubles from there */
 #define RESERVE_PAUSE_MS 10
-#define REPLY_SHOWN "200"	/* bytes of a peer's reason */
+#define REPLY_SHOWN "400"	/* bytes of a peer's reason */
 
 struct sf_rdma_connect {
 	struct sf_rdma *rdma;
@@ -39,6 +40,7 @@ struct sf_rdma_connect {
 	struct sf_segment *seg;
 	char own_path[SF_NICPATH_MAX], remote_path[SF_NICPATH_MAX];
 	unsigned int nr_qps, mtu_cap;
+	unsigned int gid_nth;	/* of ours by rank; other peers keep theirs */
 	uint64_t deadline_ms;
 
 	/* of the attempt that goes on */
@@ -154,6 +156,7 @@ static int call(struct sf_rdma_connect *c, const char *body, bool untyped,
 	case 0:
 		return 0;
 	case -ENOENT:
+	case -EAGAIN:
 		c->unreachable = true;
 		return failed(c, SF_RDMA_RESOLVE, -EHOSTUNREACH);
 	case -EPROTO:
@@ -297,11 +300,15 @@ static int go_on(struct sf_rdma_connect *c)
 		c->mtu = c->mtu_cap;
 	ret = sf_rdma_qps_connect(&c->qps, &c->gid, c->mtu, &c->remote, false,
 				  &c->stage, &c->err);
-	if (!ret)
-		ret = sf_rdma_endpoint_new(&c->ep, c->dev, &c->qps);
-	if (!ret)
-		memset(&c->qps, 0, sizeof(c->qps));
-	return ret;
+	if (ret)
+		return ret;
+	ret = sf_rdma_endpoint_new(&c->ep, c->dev, &c->qps);
+	if (ret) {
+		sf_err_set(&c->err, ret, "no room for another connection");
+		return failed(c, SF_RDMA_RTS, ret);
+	}
+	memset(&c->qps, 0, sizeof(c->qps));
+	return 0;
 }
 
 static int attempt(struct sf_rdma_connect *c, bool untyped)
@@ -312,7 +319,10 @@ static int attempt(struct sf_rdma_connect *c, bool untyped)
 	c->err.text[0] = '\0';
 	c->wanted_qps = 0;
 	c->was_short = c->unreachable = false;
-	sf_rdma_context_gid(c->dev->ctx, &c->gid);
+	if (sf_rdma_context_nth_gid(c->dev->ctx, c->gid_nth, &c->gid)) {
+		c->gid_nth = 0;	/* the table has changed */
+		sf_rdma_context_gid(c->dev->ctx, &c->gid);
+	}
 	if (sf_gid_is_zero(c->gid.gid)) {
 		sf_err_set(&c->err, -ENODEV, "%s: port %u has no GID",
 			   c->dev->ctx->dev.name, c->dev->ctx->dev.port);
@@ -328,6 +338,20 @@ static int attempt(struct sf_rdma_connect *c, bool untyped)
 	return ret;
 }
 
+/* To the peer's network may lead another of our GIDs. */
+static bool try_next_gid(struct sf_rdma_connect *c, unsigned int *tries)
+{
+	struct sf_rdma_gid gid;
+
+	if ((*tries)++ < c->rdma->config.gid_retries &&
+	    !sf_rdma_context_nth_gid(c->dev->ctx, c->gid_nth + 1, &gid)) {
+		c->gid_nth++;
+		return true;
+	}
+	c->gid_nth = 0;
+	return false;
+}
+
 /* Worth another attempt? What to do otherwise is noted in C. */
 static bool try_again(struct sf_rdma_connect *c, int ret, unsigned int *shorts,
 		      unsigned int *gids, unsigned int *counts)
@@ -338,27 +362,13 @@ static bool try_again(struct sf_rdma_connect *c, int ret, unsigned int *shorts,
 		c->nr_qps = c->wanted_qps;
 		return true;
 	}
-	if (c->stage == SF_RDMA_RTR && ret == -EINVAL) {
-		if ((*gids)++ < c->rdma->config.gid_retries &&
-		    !sf_rdma_context_next_gid(c->dev->ctx, &c->gid))
-			return true;
-		sf_rdma_context_first_gid(c->dev->ctx);
-		return false;
-	}
+	if (c->stage == SF_RDMA_RTR && ret == -EINVAL)
+		return try_next_gid(c, gids);
 	if (c->was_short && ++*shorts < SHORT_TRIES) {
 		pause_ms(SHORT_PAUSE_MS << (*shorts - 1));
 		return true;
 	}
 	return false;
-}
-
-/* How an I/O is told (transport.h). */
-static int code_for_io(const struct sf_rdma_connect *c, int ret)
-{
-	if (c->stage < SF_RDMA_INIT || ret == -ENOMEM || ret == -ENODEV ||
-	    ret == -ETIMEDOUT || ret == -ENETUNREACH)
-		return ret;
-	return -EHOSTUNREACH;
 }
 
 static int connect_pair(struct sf_rdma_connect *c)
@@ -377,7 +387,7 @@ static int connect_pair(struct sf_rdma_connect *c)
 	/* What the first of them was says more than what followed. */
 	if (ret && c->was_short)
 		c->err = first;
-	return ret ? code_for_io(c, ret) : 0;
+	return ret ? sf_rdma_verdict_connect(c->stage, ret) : 0;
 }
 
 /* ---- the end, in the peer ---- */
@@ -386,7 +396,6 @@ static void show(struct sf_rdma_pair *pair, const struct sf_rdma_connect *c)
 {
 	const struct sf_rdma_endpoint *ep = c->ep;
 
-	pair->gid = c->gid;
 	memcpy(pair->remote_gid, c->remote.gid, sizeof(pair->remote_gid));
 	pair->mtu = c->mtu;
 	pair->nr_qps = ep->nr_lanes;
@@ -401,7 +410,6 @@ static void show(struct sf_rdma_pair *pair, const struct sf_rdma_connect *c)
 static void attach(struct sf_rdma_peer *p, struct sf_rdma_connect *c)
 {
 	struct sf_rdma_endpoint *ep = c->ep;
-	struct sf_rdma_gid now;
 
 	show(c->pair, c);
 	sf_pair_connected(&c->pair->health);
@@ -412,9 +420,8 @@ static void attach(struct sf_rdma_peer *p, struct sf_rdma_connect *c)
 	p->nr_qps = c->nr_qps;
 	p->connect_error = 0;
 	/* What happened meanwhile has not reached this one. */
-	sf_rdma_context_gid(c->dev->ctx, &now);
 	if (p->closing || !sf_rdma_dev_is_usable(c->dev) ||
-	    sf_gid_is_zero(now.gid))
+	    !sf_rdma_context_has_gid(c->dev->ctx, &c->gid))
 		sf_rdma_endpoint_retire(ep, true);
 }
 
@@ -481,6 +488,8 @@ static void run(void *arg)
 	}
 	p->connect = NULL;
 	c->pair->wanted = false;
+	c->pair->gid = c->gid;
+	c->pair->gid_nth = c->gid_nth;
 	if (code)
 		note_failure(p, c, code);
 	else
@@ -504,6 +513,7 @@ static int start(struct sf_rdma_peer *p, struct sf_rdma_pair *pair)
 	c->dev = pair->dev;
 	c->nr_qps = p->nr_qps;
 	c->mtu_cap = pair->mtu_cap;
+	c->gid_nth = pair->gid_nth;
 	c->deadline_ms = sf_now_ms() + p->rdma->handshake_ms;
 	ret = sf_nicpath_join(c->own_path, p->own_name,
 			      pair->dev->ctx->dev.name);

@@ -253,6 +253,8 @@ unsigned int sf_rdma_context_mtu(struct sf_rdma_context *ctx)
 	unsigned int mtu;
 
 	pthread_mutex_lock(&ctx->lock);
+	/* No event tells that it changed; if the port cannot say, it stays. */
+	sf_rdma_device_query_link(&ctx->dev, ctx->verbs, NULL);
 	mtu = ctx->dev.active_mtu;
 	pthread_mutex_unlock(&ctx->lock);
 	return mtu < ctx->config->mtu ? mtu : ctx->config->mtu;
@@ -278,15 +280,32 @@ void sf_rdma_context_first_gid(struct sf_rdma_context *ctx)
 	pthread_mutex_unlock(&ctx->lock);
 }
 
-/* Is the GID in use still where it was? */
-static bool gid_stands_locked(const struct sf_rdma_context *ctx)
+int sf_rdma_context_nth_gid(struct sf_rdma_context *ctx, unsigned int nth,
+			    struct sf_rdma_gid *out)
 {
-	int i = sf_rdma_gid_find(ctx->dev.gids, ctx->dev.nr_gids,
-				 ctx->gid.index);
+	const struct sf_rdma_device *dev = &ctx->dev;
+	int i = 0;
 
-	return i >= 0 && ctx->dev.gids[i].kind == ctx->gid.kind &&
-	       !memcmp(ctx->dev.gids[i].gid, ctx->gid.gid,
-		       sizeof(ctx->gid.gid));
+	pthread_mutex_lock(&ctx->lock);
+	if (nth)
+		i = ctx->config->gid_index != SF_RDMA_GID_AUTO ? -ENOENT :
+		    sf_rdma_gid_choose(dev->gids, dev->nr_gids,
+				       ctx->gid_nth + nth);
+	if (i >= 0)
+		*out = nth ? dev->gids[i] : ctx->gid;
+	pthread_mutex_unlock(&ctx->lock);
+	return i < 0 ? i : 0;
+}
+
+bool sf_rdma_context_has_gid(struct sf_rdma_context *ctx,
+			     const struct sf_rdma_gid *gid)
+{
+	bool has;
+
+	pthread_mutex_lock(&ctx->lock);
+	has = sf_rdma_gid_is_in(ctx->dev.gids, ctx->dev.nr_gids, gid);
+	pthread_mutex_unlock(&ctx->lock);
+	return has;
 }
 
 /* One that was taken for want of another is given up for a good one: addresses
@@ -309,7 +328,8 @@ bool sf_rdma_context_requery(struct sf_rdma_context *ctx)
 
 	pthread_mutex_lock(&ctx->lock);
 	if (!sf_rdma_device_query_port(&ctx->dev, ctx->verbs, NULL) &&
-	    (!gid_stands_locked(ctx) || has_better_locked(ctx))) {
+	    (!sf_rdma_gid_is_in(ctx->dev.gids, ctx->dev.nr_gids,
+				&ctx->gid) || has_better_locked(ctx))) {
 		/* What was refused before may be fine in this table. */
 		changed = true;
 		if (choose_gid_locked(ctx, 0))

@@ -89,9 +89,9 @@ int sf_rdma_context_register(struct sf_rdma_context *ctx, void *base,
 
 /* The GID in use. */
 void sf_rdma_context_gid(struct sf_rdma_context *ctx, struct sf_rdma_gid *out);
-/* The port as it is now. */
+/* The port as it is now. The MTU is capped, and asked for anew. */
 uint16_t sf_rdma_context_lid(struct sf_rdma_context *ctx);
-unsigned int sf_rdma_context_mtu(struct sf_rdma_context *ctx);	/* capped */
+unsigned int sf_rdma_context_mtu(struct sf_rdma_context *ctx);
 /*
  * A change to RTR with GID failed with EINVAL: use the next one by rank from
  * now on (unless another thread has changed it already). -ENOENT: there is
@@ -102,6 +102,14 @@ int sf_rdma_context_next_gid(struct sf_rdma_context *ctx,
 
 /* None of them was of use: back to the best one. */
 void sf_rdma_context_first_gid(struct sf_rdma_context *ctx);
+
+/* The one in use (NTH 0), or the NTH behind it by rank: for one connection
+ * only, as what one peer cannot reach says nothing of others. -ENOENT. */
+int sf_rdma_context_nth_gid(struct sf_rdma_context *ctx, unsigned int nth,
+			    struct sf_rdma_gid *out);
+/* Is GID still in the table, where it was? */
+bool sf_rdma_context_has_gid(struct sf_rdma_context *ctx,
+			     const struct sf_rdma_gid *gid);
 
 /* Wait until callbacks that are running now have returned. Not from them. */
 void sf_rdma_context_sync(struct sf_rdma_context *ctx);

@@ -16,7 +16,8 @@
 #include "log.h"
 #include "rdma_config.h"
 
-#define GIDS_MAX 256		/* of a port; Mooncake's indices end there */
+#define GIDS_MAX 256		/* of a port; indices in verbs end there */
+#define TABLE_MAX (4 * GIDS_MAX)	/* of all ports of a device */
 #define SEPARATORS ",:"
 
 static bool read_line(const char *path, char *out, size_t size)
@@ -65,7 +66,8 @@ static void add_gid(struct sf_rdma_device *dev, const struct ibv_gid_entry *e)
 	struct sf_rdma_gid *gid = &dev->gids[dev->nr_gids];
 	char path[160];
 
-	if (e->port_num != dev->port || is_null(&e->gid))
+	if (e->port_num != dev->port || is_null(&e->gid) ||
+	    e->gid_index >= GIDS_MAX || dev->nr_gids == GIDS_MAX)
 		return;
 	gid->index = e->gid_index;
 	gid->kind = gid_kind(e->gid_type);
@@ -81,7 +83,7 @@ static void add_gid(struct sf_rdma_device *dev, const struct ibv_gid_entry *e)
 static int query_gids(struct sf_rdma_device *dev, struct ibv_context *verbs,
 		      struct sf_err *err)
 {
-	struct ibv_gid_entry *entries = calloc(GIDS_MAX, sizeof(*entries));
+	struct ibv_gid_entry *entries = calloc(TABLE_MAX, sizeof(*entries));
 	ssize_t n;
 
 	free(dev->gids);
@@ -91,7 +93,7 @@ static int query_gids(struct sf_rdma_device *dev, struct ibv_context *verbs,
 		free(entries);
 		return sf_err_set(err, -ENOMEM, "out of memory");
 	}
-	n = ibv_query_gid_table(verbs, entries, GIDS_MAX, 0);
+	n = ibv_query_gid_table(verbs, entries, TABLE_MAX, 0);
 	for (ssize_t i = 0; i < n; i++)
 		add_gid(dev, &entries[i]);
 	free(entries);
@@ -101,8 +103,8 @@ static int query_gids(struct sf_rdma_device *dev, struct ibv_context *verbs,
 	return 0;
 }
 
-static int query_port(struct sf_rdma_device *dev, struct ibv_context *verbs,
-		      struct sf_err *err)
+int sf_rdma_device_query_link(struct sf_rdma_device *dev,
+			      struct ibv_context *verbs, struct sf_err *err)
 {
 	struct ibv_port_attr port;
 	int ret = ibv_query_port(verbs, dev->port, &port);
@@ -141,7 +143,7 @@ static int query_limits(struct sf_rdma_device *dev, struct ibv_context *verbs,
 int sf_rdma_device_query_port(struct sf_rdma_device *dev,
 			      struct ibv_context *verbs, struct sf_err *err)
 {
-	int ret = query_port(dev, verbs, err);
+	int ret = sf_rdma_device_query_link(dev, verbs, err);
 
 	return ret ? ret : query_gids(dev, verbs, err);
 }

@@ -50,5 +50,8 @@ int sf_rdma_device_query(struct sf_rdma_device *dev, struct ibv_context *verbs,
 /* What of it may change: the port's data and its GIDs. */
 int sf_rdma_device_query_port(struct sf_rdma_device *dev,
 			      struct ibv_context *verbs, struct sf_err *err);
+/* The same without its GIDs. */
+int sf_rdma_device_query_link(struct sf_rdma_device *dev,
+			      struct ibv_context *verbs, struct sf_err *err);
 
 #endif

@@ -97,6 +97,15 @@ static void qp_event(struct sf_rdma_context *ctx,
 	round_end(ctx);
 }
 
+static void device_gone(struct sf_rdma_context *ctx, const char *why)
+{
+	sf_log(LOG_ERR, SF_LOG_RDMA, "%s: %s: no longer used", ctx->dev.name,
+	       why);
+	atomic_store(&ctx->up, false);
+	atomic_store(&ctx->fatal, true);
+	tell(ctx, SF_RDMA_FATAL);
+}
+
 static void take_async_event(struct sf_rdma_context *ctx)
 {
 	struct ibv_async_event e;
@@ -118,11 +127,7 @@ static void take_async_event(struct sf_rdma_context *ctx)
 		break;
 	case IBV_EVENT_DEVICE_FATAL:
 	case IBV_EVENT_CQ_ERR:
-		sf_log(LOG_ERR, SF_LOG_RDMA, "%s: %s: no longer used",
-		       ctx->dev.name, ibv_event_type_str(e.event_type));
-		atomic_store(&ctx->up, false);
-		atomic_store(&ctx->fatal, true);
-		tell(ctx, SF_RDMA_FATAL);
+		device_gone(ctx, ibv_event_type_str(e.event_type));
 		break;
 	case IBV_EVENT_QP_FATAL:
 	case IBV_EVENT_QP_REQ_ERR:
@@ -140,17 +145,30 @@ static void take_async_event(struct sf_rdma_context *ctx)
 	ibv_ack_async_event(&e);
 }
 
-static void take_channel_event(struct sf_rdma_context *ctx)
+/*
+ * Every request for an event that was answered while there was work left its
+ * event unread, and the kernel keeps them all. REQUESTS have been made since
+ * all were read; usually it is one, which saves asking whether there are more.
+ */
+static void take_channel_events(struct sf_rdma_context *ctx,
+				unsigned int *requests)
 {
 	struct ibv_cq *cq;
 	void *cq_context;
 
-	if (!ibv_get_cq_event(ctx->channel, &cq, &cq_context))
+	do {
+		if (ibv_get_cq_event(ctx->channel, &cq, &cq_context)) {
+			*requests = 0;
+			return;
+		}
 		ibv_ack_cq_events(cq, 1);
+	} while (*requests && --*requests);
 }
 
-static void sleep_until_event(struct sf_rdma_context *ctx)
+static void sleep_until_event(struct sf_rdma_context *ctx,
+			      unsigned int *requests)
 {
+	const short broken = POLLERR | POLLHUP | POLLNVAL;
 	struct pollfd fds[] = {
 		{ .fd = ctx->channel->fd, .events = POLLIN },
 		{ .fd = ctx->verbs->async_fd, .events = POLLIN },
@@ -164,9 +182,11 @@ static void sleep_until_event(struct sf_rdma_context *ctx)
 	if (poll(fds, 3, -1) < 0)
 		return;
 	if (fds[0].revents & POLLIN)
-		take_channel_event(ctx);
+		take_channel_events(ctx, requests);
 	if (fds[1].revents & POLLIN)
 		take_async_event(ctx);
+	else if ((fds[0].revents | fds[1].revents) & broken)
+		device_gone(ctx, "its event channel is broken");
 	if (fds[2].revents && read(ctx->wake_fd, &count, sizeof(count)) < 0)
 		return;
 }
@@ -191,14 +211,18 @@ static void busy(struct sf_rdma_context *ctx)
 static void *events_main(void *arg)
 {
 	struct sf_rdma_context *ctx = arg;
+	unsigned int requests = 0;
 
 	while (!atomic_load(&ctx->stop)) {
 		busy(ctx);
 		/* What came before the request raises no event. */
 		if (!atomic_load(&ctx->fatal) &&
-		    !ibv_req_notify_cq(ctx->cq, 0) && take_completions(ctx))
-			continue;
-		sleep_until_event(ctx);
+		    !ibv_req_notify_cq(ctx->cq, 0)) {
+			requests++;
+			if (take_completions(ctx))
+				continue;
+		}
+		sleep_until_event(ctx, &requests);
 	}
 	return NULL;
 }

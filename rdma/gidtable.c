@@ -112,3 +112,12 @@ int sf_rdma_gid_find(const struct sf_rdma_gid *table, unsigned int nr,
 			return (int)i;
 	return -ENOENT;
 }
+
+bool sf_rdma_gid_is_in(const struct sf_rdma_gid *table, unsigned int nr,
+		       const struct sf_rdma_gid *gid)
+{
+	int i = sf_rdma_gid_find(table, nr, gid->index);
+
+	return i >= 0 && table[i].kind == gid->kind &&
+	       !memcmp(table[i].gid, gid->gid, sizeof(gid->gid));
+}

@@ -36,5 +36,8 @@ int sf_rdma_gid_choose(const struct sf_rdma_gid *table, unsigned int nr,
 /* The position of table index INDEX. -ENOENT: not there, or null. */
 int sf_rdma_gid_find(const struct sf_rdma_gid *table, unsigned int nr,
 		     uint32_t index);
+/* Is GID there, at its index and of its kind? */
+bool sf_rdma_gid_is_in(const struct sf_rdma_gid *table, unsigned int nr,
+		       const struct sf_rdma_gid *gid);
 
 #endif

@@ -31,6 +31,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+#include "err.h"
 #include "handshake_rdma.h"
 #include "rdma/context.h"
 #include "rdma/nicpath.h"
@@ -147,6 +148,7 @@ struct sf_rdma_endpoint {
 	uint64_t used_ms;	/* last time a slot was taken */
 	uint64_t drain_until_ms;
 	struct sf_rdma_bounce *bounce;	/* made when first needed */
+	uint64_t bounce_ms;	/* which failed; not again before */
 	unsigned int reserved;	/* of dev->cq_used */
 	struct sf_rdma_qps qps;
 	unsigned int nr_lanes, depth;	/* as those of qps, which go first */
@@ -168,9 +170,10 @@ struct sf_rdma_pair {
 	bool wrote;		/* what it wrote may want a flush */
 	struct sf_pair_health health;
 	unsigned int mtu_cap;	/* 0: none; lowered when lengths disagree */
+	unsigned int gid_nth;	/* of ours by rank: it worked last time */
 	unsigned int connects, breaks;
 
-	/* for status: of the last connection */
+	/* for status: our side of the last attempt, and what connected last */
 	struct sf_rdma_gid gid;
 	uint8_t remote_gid[16];
 	unsigned int mtu, nr_qps;
@@ -179,7 +182,7 @@ struct sf_rdma_pair {
 	bool healed;		/* something has worked since */
 	enum sf_rdma_stage stage;
 	int error;
-	char text[320];
+	char text[SF_ERR_TEXT_MAX];
 	uint64_t error_ms;
 };
 

@@ -17,7 +17,9 @@
 #include "topology.h"
 
 #define PAIRS_MAX SF_RDMA_REMOTES_MAX
-#define EASE_MS 1000		/* when nothing is left, try again this soon */
+/* When nothing is left, try again this soon: while a transfer that was told so
+ * is still being repeated (src/transfer.c). */
+#define EASE_MS 300
 
 enum verdict {
 	PLACED,			/* every byte has a slot, or it is settled */
@@ -227,7 +229,7 @@ static uint32_t slice_len(const struct sf_rdma *rdma, uint32_t rest)
 static enum verdict spread(struct sf_rdma_peer *p, struct sf_rdma_job *job,
 			   const struct usable *u, uint32_t nr)
 {
-	uint32_t full = 0, taken;
+	uint32_t full = 0, poor = 0, taken;
 	int ret;
 
 	while (job->next < job->io->len && full < nr) {
@@ -240,12 +242,14 @@ static enum verdict spread(struct sf_rdma_peer *p, struct sf_rdma_job *job,
 				at->ep, job,
 				slice_len(p->rdma, job->io->len - job->next),
 				at->rkey, &taken);
-		if (ret == -ENOMEM) {
-			job->res = ret;
-			sf_rdma_job_settle(p, job);
-			return PLACED;
-		}
+		/* Memory that one device cannot register, another may have. */
+		poor = ret == -ENOMEM ? poor + 1 : 0;
 		full = ret ? full + 1 : 0;
+	}
+	if (poor == nr) {
+		job->res = -ENOMEM;
+		sf_rdma_job_settle(p, job);
+		return PLACED;
 	}
 	if (job->next < job->io->len)
 		return NO_ROOM;

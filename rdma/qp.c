@@ -100,6 +100,7 @@ int sf_rdma_qps_create(struct sf_rdma_qps *qps, struct sf_rdma_context *ctx,
 	for (; !ret && s.nr < nr; s.nr++) {
 		struct ibv_qp_init_attr a = attr;	/* is written to */
 
+		errno = 0;
 		s.qp[s.nr] = ibv_create_qp(ctx->pd, &a);
 		if (!s.qp[s.nr]) {
 			ret = errno ? -errno : -ENOMEM;

@@ -44,7 +44,8 @@ static void wait_locked(struct sf_rdma_reaper *r)
 		pthread_cond_wait(&r->work, &r->lock);
 		return;
 	}
-	clock_gettime(CLOCK_REALTIME, &ts);
+	/* Of the clock that nobody sets back. */
+	clock_gettime(CLOCK_MONOTONIC, &ts);
 	ts.tv_nsec += LOOK_MS * 1000000l;
 	if (ts.tv_nsec >= 1000000000l) {
 		ts.tv_nsec -= 1000000000l;
@@ -89,6 +90,16 @@ static void *reaper_main(void *arg)
 	return NULL;
 }
 
+static void init_cond(pthread_cond_t *cond)
+{
+	pthread_condattr_t attr;
+
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(cond, &attr);
+	pthread_condattr_destroy(&attr);
+}
+
 int sf_rdma_reaper_new(struct sf_rdma_reaper **out)
 {
 	struct sf_rdma_reaper *r = calloc(1, sizeof(*r));
@@ -98,7 +109,7 @@ int sf_rdma_reaper_new(struct sf_rdma_reaper **out)
 	if (!r)
 		return -ENOMEM;
 	pthread_mutex_init(&r->lock, NULL);
-	pthread_cond_init(&r->work, NULL);
+	init_cond(&r->work);
 	TAILQ_INIT(&r->list);
 	/* Signals belong to the program's own threads. */
 	sigfillset(&all);

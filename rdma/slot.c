@@ -15,9 +15,7 @@
 #include <string.h>
 
 #include "clock.h"
-
-#define MTU_LEAST 256
-#define MTU_ETHERNET 1024
+#include "rdma/verdict.h"
 
 static struct sf_rdma_slot *slot_at(const struct sf_rdma_endpoint *ep,
 				    unsigned int lane, uint32_t n)
@@ -263,46 +261,10 @@ void sf_rdma_endpoint_drop(struct sf_rdma_endpoint *ep, bool all)
 	}
 }
 
-/* The peer understood us and said no to this one, or our own memory is not what
- * it should be: nothing that another connection would mend. 0: it might. */
-static int verdict(enum ibv_wc_status status)
-{
-	switch (status) {
-	case IBV_WC_REM_ACCESS_ERR:
-	case IBV_WC_REM_INV_RD_REQ_ERR:
-		return -EREMOTEIO;
-	case IBV_WC_LOC_PROT_ERR:
-	case IBV_WC_LOC_ACCESS_ERR:
-		return -EIO;
-	default:
-		return 0;
-	}
-}
-
-/*
- * Path MTUs are not negotiated. Where they differ, a WRITE has packets of a
- * length that the other side does not like, and a long READ stalls, as the two
- * sides count its packets differently.
- */
 static bool lower_mtu(struct sf_rdma_pair *pair, enum ibv_wc_status status)
 {
-	if (pair->health.worked)
-		return false;
-	switch (status) {
-	case IBV_WC_REM_INV_REQ_ERR:
-	case IBV_WC_LOC_LEN_ERR:
-		if (pair->mtu <= MTU_LEAST)
-			return false;
-		pair->mtu_cap = pair->mtu / 2;
-		return true;
-	case IBV_WC_RETRY_EXC_ERR:
-		/* More often it is something else, so try only the one that
-		 * Ethernet without jumbo frames has. */
-		pair->mtu_cap = pair->mtu > MTU_ETHERNET ? MTU_ETHERNET : 0;
-		return pair->mtu_cap;
-	default:
-		return false;
-	}
+	return !pair->health.worked &&
+	       sf_rdma_verdict_mtu(status, pair->mtu, &pair->mtu_cap);
 }
 
 static void break_down(struct sf_rdma_endpoint *ep, const struct ibv_wc *wc,
@@ -346,7 +308,7 @@ void sf_rdma_endpoint_complete(struct sf_rdma_endpoint *ep, unsigned int lane,
 		succeed(ep, slot_at(ep, lane, l->head++));
 		return;
 	}
-	res = verdict(wc->status);
+	res = sf_rdma_verdict_completion(wc->status);
 	/* First, for whom to blame is decided there. */
 	if (!ep->draining && wc->status != IBV_WC_WR_FLUSH_ERR)
 		break_down(ep, wc, res);

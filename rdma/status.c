@@ -45,11 +45,13 @@ static void print_pair(const struct sf_rdma_peer *p,
 	fprintf(out, "pair %s -> %s@%s: ", pair->dev->ctx->dev.name, p->server,
 		pair->remote);
 	print_state(p, pair, now_ms, out);
-	if (pair->connects) {
+	fprintf(out, "; port %u", pair->dev->ctx->dev.port);
+	if (!sf_gid_is_zero(pair->gid.gid)) {
 		sf_gid_format(gid, pair->gid.gid);
-		fprintf(out, "; port %u, gid %s (index %u, %s)",
-			pair->dev->ctx->dev.port, gid, pair->gid.index,
+		fprintf(out, ", gid %s (index %u, %s)", gid, pair->gid.index,
 			sf_rdma_gid_kind_name(pair->gid.kind));
+	}
+	if (pair->connects) {
 		sf_gid_format(gid, pair->remote_gid);
 		fprintf(out, ", to %s, mtu %u, qp ", gid, pair->mtu);
 		print_qps(pair, out);

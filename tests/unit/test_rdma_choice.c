@@ -9,6 +9,7 @@
 #include "rdma/gidtable.h"
 #include "rdma/nicpath.h"
 #include "rdma/pairs.h"
+#include "rdma/verdict.h"
 
 #define NR(a) (sizeof(a) / sizeof(*(a)))
 
@@ -112,6 +113,28 @@ static void an_index_is_found_or_not(void **state)
 	assert_int_equal(sf_rdma_gid_find(t, NR(t), 3), 1);
 	assert_int_equal(sf_rdma_gid_find(t, NR(t), 1), -ENOENT);
 	assert_int_equal(sf_rdma_gid_find(t, NR(t), 9), -ENOENT);
+}
+
+static void a_gid_is_there_only_as_it_was(void **state)
+{
+	const struct sf_rdma_gid t[] = {
+		{ 0, V2, ULA, "eth0" },
+		{ 3, V2, V4(8, 8, 8, 8), "eth0" },
+	};
+	struct sf_rdma_gid gid = t[1];
+
+	assert_true(sf_rdma_gid_is_in(t, NR(t), &gid));
+	gid.kind = V1;
+	assert_false(sf_rdma_gid_is_in(t, NR(t), &gid));
+	gid = t[1];
+	gid.gid[15]++;
+	assert_false(sf_rdma_gid_is_in(t, NR(t), &gid));
+	gid = t[1];
+	gid.index = 0;
+	assert_false(sf_rdma_gid_is_in(t, NR(t), &gid));
+	gid.index = 7;
+	assert_false(sf_rdma_gid_is_in(t, NR(t), &gid));
+	assert_false(sf_rdma_gid_is_in(t, 0, &gid));
 }
 
 static void nic_paths(void **state)
@@ -273,6 +296,62 @@ static void a_broken_pair_gets_one_more_chance(void **state)
 	assert_false(sf_pair_is_paused(&h, 2000));
 }
 
+/* ---- verdicts ---- */
+
+static void an_io_ends_with_what_it_may_end_with(void **state)
+{
+	static const int codes[] = { -EAGAIN, -EMFILE, -EACCES, -EINVAL,
+				     -EADDRNOTAVAIL, -EIO, -ENOSPC };
+
+	for (size_t i = 0; i < NR(codes); i++)
+		for (int stage = SF_RDMA_OK; stage <= SF_RDMA_RTS; stage++)
+			assert_int_equal(sf_rdma_verdict_connect(stage,
+								 codes[i]),
+					 -EHOSTUNREACH);
+	assert_int_equal(sf_rdma_verdict_connect(SF_RDMA_CONNECT,
+						 -ECONNREFUSED), -ECONNREFUSED);
+	assert_int_equal(sf_rdma_verdict_connect(SF_RDMA_HANDSHAKE, -EPROTO),
+			 -EPROTO);
+	/* A driver may say so; the peer did not. */
+	assert_int_equal(sf_rdma_verdict_connect(SF_RDMA_RTR, -EPROTO),
+			 -EHOSTUNREACH);
+	assert_int_equal(sf_rdma_verdict_connect(SF_RDMA_RTR, -ETIMEDOUT),
+			 -ETIMEDOUT);
+	assert_int_equal(sf_rdma_verdict_connect(SF_RDMA_INIT, -ENOMEM),
+			 -ENOMEM);
+}
+
+static void local_and_remote_errors_are_told_apart(void **state)
+{
+	assert_int_equal(sf_rdma_verdict_completion(IBV_WC_REM_ACCESS_ERR),
+			 -EREMOTEIO);
+	assert_int_equal(sf_rdma_verdict_completion(IBV_WC_LOC_PROT_ERR),
+			 -EIO);
+	assert_int_equal(sf_rdma_verdict_completion(IBV_WC_RETRY_EXC_ERR), 0);
+	assert_int_equal(sf_rdma_verdict_completion(IBV_WC_WR_FLUSH_ERR), 0);
+	assert_int_equal(sf_rdma_verdict_completion(IBV_WC_REM_OP_ERR), 0);
+}
+
+static void smaller_mtus_are_tried_and_given_up(void **state)
+{
+	unsigned int cap = 0;
+
+	assert_true(sf_rdma_verdict_mtu(IBV_WC_REM_INV_REQ_ERR, 4096, &cap));
+	assert_int_equal(cap, 2048);
+	assert_true(sf_rdma_verdict_mtu(IBV_WC_LOC_LEN_ERR, 512, &cap));
+	assert_int_equal(cap, 256);
+	/* It was not that: the next connection is as the first was. */
+	assert_false(sf_rdma_verdict_mtu(IBV_WC_LOC_LEN_ERR, 256, &cap));
+	assert_int_equal(cap, 0);
+	assert_true(sf_rdma_verdict_mtu(IBV_WC_RETRY_EXC_ERR, 4096, &cap));
+	assert_int_equal(cap, 1024);
+	assert_false(sf_rdma_verdict_mtu(IBV_WC_RETRY_EXC_ERR, 1024, &cap));
+	assert_int_equal(cap, 0);
+	cap = 512;
+	assert_false(sf_rdma_verdict_mtu(IBV_WC_WR_FLUSH_ERR, 512, &cap));
+	assert_int_equal(cap, 512);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -281,6 +360,7 @@ int main(void)
 		cmocka_unit_test(infiniband_takes_the_first),
 		cmocka_unit_test(ranks_are_those_of_the_protocol),
 		cmocka_unit_test(an_index_is_found_or_not),
+		cmocka_unit_test(a_gid_is_there_only_as_it_was),
 		cmocka_unit_test(nic_paths),
 		cmocka_unit_test(equal_sides_use_the_diagonal),
 		cmocka_unit_test(the_longer_side_is_all_used),
@@ -289,6 +369,9 @@ int main(void)
 		cmocka_unit_test(equal_names_are_paired),
 		cmocka_unit_test(a_refused_pair_is_set_aside_for_a_while),
 		cmocka_unit_test(a_broken_pair_gets_one_more_chance),
+		cmocka_unit_test(an_io_ends_with_what_it_may_end_with),
+		cmocka_unit_test(local_and_remote_errors_are_told_apart),
+		cmocka_unit_test(smaller_mtus_are_tried_and_given_up),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -159,6 +159,101 @@ both_move() {
 	soon cmp "$(buffer one)" <(pattern $ONE_MIB)
 }
 
+@test "an MTU that was changed under a mount is used by the next connection" {
+	local i
+	for i in 0 1; do
+		ip link set veth$i mtu 1500
+	done
+	mount_rdma timeout=10
+	start_rdma one --buffer size=1M,location=cpu:0,fill=offset
+	wait_for 10 test -e "$(buffer one)"
+	soon cmp "$(buffer one)" <(pattern $ONE_MIB)
+	[[ $(status_of one) == *"mtu 1024,"* ]]
+	stop one
+	for i in 0 1; do
+		ip link set veth$i mtu 4200
+	done
+	start_rdma two --buffer size=1M,location=cpu:0,fill=offset
+	wait_for 10 test -e "$(buffer two)"
+	soon cmp "$(buffer two)" <(pattern $ONE_MIB)
+	status_of two >&2
+	[[ $(status_of two) == *"mtu 4096,"* ]]
+	[[ $(status_of two) != *"first error"* ]]
+}
+
+# mount_locked KIB [OPTIONS]: a mount that may lock so much memory.
+mount_locked() {
+	mkdir -p "$MNT"
+	spawn segfs bash -c 'ulimit -l "$1"; shift
+		exec setpriv --bounding-set=-ipc_lock "$@"' - "$1" \
+		segfs -f -o "nic=$NICS,pool=16M${2:+,$2}" "$ETCD" "$MNT"
+	until_ready segfs 20 timeout 2 test -e "$MNT/.segfs/version"
+}
+
+@test "memory that one device cannot register goes through the other" {
+	start_rdma one --buffer size=8M,location=cpu:0,fill=offset
+	# Three of the four quarters (two nodes, two devices), and no bounce.
+	mount_locked 25088 timeout=10
+	grep -q 'cannot register.*memlock' "$(log_of segfs)"
+	local src
+	src=$(scratch src 8388608)
+	soon cmp "$(buffer one)" <(pattern 8388608)
+	soon fio --name=x --filename="$(buffer one)" --rw=randread --bs=256k \
+		--direct=1 --ioengine=libaio --iodepth=8 --numjobs=4 --thread \
+		--size=8M --loops=4 --allow_file_create=0 >fio.out 2>&1
+	soon dd if="$src" of="$(buffer one)" bs=1M conv=notrunc,fsync \
+		status=none
+	soon cmp "$src" "$(buffer one)"
+	# It is said, but not for every slice.
+	[ "$(grep -c 'cannot register' "$(log_of segfs)")" -lt 50 ]
+}
+
+@test "with no memory for the pool, small pieces are registered" {
+	start_rdma one --buffer size=8M,location=cpu:0,fill=offset
+	mount_locked 4096 timeout=10
+	local src
+	src=$(scratch src 8388608)
+	soon cmp "$(buffer one)" <(pattern 8388608)
+	soon dd if="$src" of="$(buffer one)" bs=1M conv=notrunc,fsync \
+		status=none
+	soon cmp "$src" "$(buffer one)"
+}
+
+@test "with no memory at all reads end in an error that says why" {
+	start_rdma one --buffer size=1M,location=cpu:0,fill=offset
+	mount_locked 64 timeout=5
+	elapsed fails dd if="$(buffer one)" of=/dev/null bs=64K status=none
+	within 5500
+	[[ $ERR == *"Cannot allocate memory"* ]]
+	grep -q 'memlock' "$(log_of segfs)"
+}
+
+@test "many peers that do not answer hold up nobody else's connection" {
+	start_rdma one --buffer size=64K,location=cpu:0,fill=offset
+	start_liar dead
+	mode dead silence
+	local i a pids=()
+	a=$(address one)
+	for ((i = 0; i < 40; i++)); do
+		put_like "dead$i" one "$PORT"
+	done
+	mount_rdma timeout=20
+	for ((i = 0; i < 40; i++)); do
+		timeout 150 head -c 1 "$MNT/dead$i/$a" >/dev/null 2>&1 3>&- &
+		pids+=($!)
+	done
+	requests_are() {
+		[ "$(grep -c '^request' "$(out_of dead)")" -ge "$1" ]
+	}
+	wait_for 15 requests_are 40
+	elapsed soon cmp "$(buffer one)" <(pattern 65536)
+	within 1500
+	stop dead KILL || :
+	for i in "${pids[@]}"; do
+		wait "$i" || :
+	done
+}
+
 @test "a GID that goes away: the other device serves; it comes back" {
 	start_rdma one --buffer size=1M,location=cpu:0,fill=offset
 	mount_rdma timeout=20
