@@ -19,7 +19,7 @@
 #include "segment.h"
 #include "workers.h"
 
-#define WORKERS 16		/* handshakes at a time; a peer has one */
+#define WORKERS 256		/* handshakes at a time; a peer has one */
 #define CQ_DEPTH 32768
 
 /*

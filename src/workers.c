@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A fixed pool of threads and one queue, first in, first out. The lock guards
+ * A pool of threads and one queue, first in, first out. Threads are started when
+ * there are more jobs than threads that wait for one, and stay. The lock guards
  * the queue only; jobs run without it. Knows nothing of what the jobs do: a job
  * that blocks holds its thread, so callers bound their waits.
  */
@@ -25,9 +26,12 @@ struct sf_workers {
 	pthread_mutex_t lock;
 	pthread_cond_t work;	  /* queue or stop changed */
 	STAILQ_HEAD(, job) queue; /* under lock */
+	unsigned int nr_queued;	  /* under lock */
+	unsigned int nr_idle;	  /* under lock: threads that wait */
 	bool stop;		  /* under lock */
 	char name[16];
-	unsigned int nr_threads;
+	unsigned int max_threads;
+	unsigned int nr_threads;  /* under lock; constant once stop is set */
 	pthread_t threads[];
 };
 
@@ -37,11 +41,15 @@ static struct job *next_job(struct sf_workers *w)
 	struct job *job;
 
 	pthread_mutex_lock(&w->lock);
+	w->nr_idle++;
 	while (STAILQ_EMPTY(&w->queue) && !w->stop)
 		pthread_cond_wait(&w->work, &w->lock);
+	w->nr_idle--;
 	job = STAILQ_FIRST(&w->queue);
-	if (job)
+	if (job) {
 		STAILQ_REMOVE_HEAD(&w->queue, link);
+		w->nr_queued--;
+	}
 	pthread_mutex_unlock(&w->lock);
 	return job;
 }
@@ -59,7 +67,8 @@ static void *worker_main(void *arg)
 	return NULL;
 }
 
-/* Signals belong to the program's own threads. */
+/* Signals belong to the program's own threads. w->lock held, or nobody else
+ * knows W yet. */
 static int start_thread(struct sf_workers *w)
 {
 	sigset_t all, old;
@@ -78,7 +87,6 @@ int sf_workers_new(struct sf_workers **out, unsigned int nr_threads,
 		   const char *name)
 {
 	struct sf_workers *w;
-	unsigned int i;
 	int res;
 
 	if (!nr_threads)
@@ -90,12 +98,12 @@ int sf_workers_new(struct sf_workers **out, unsigned int nr_threads,
 	pthread_cond_init(&w->work, NULL);
 	STAILQ_INIT(&w->queue);
 	strncpy(w->name, name, sizeof(w->name) - 1);
-	for (i = 0; i < nr_threads; i++) {
-		res = start_thread(w);
-		if (res) {
-			sf_workers_free(w);
-			return res;
-		}
+	w->max_threads = nr_threads;
+	/* What is queued must run: one at least there is. */
+	res = start_thread(w);
+	if (res) {
+		sf_workers_free(w);
+		return res;
 	}
 	*out = w;
 	return 0;
@@ -129,6 +137,10 @@ int sf_workers_run(struct sf_workers *w, void (*fn)(void *arg), void *arg)
 	job->arg = arg;
 	pthread_mutex_lock(&w->lock);
 	STAILQ_INSERT_TAIL(&w->queue, job, link);
+	/* If there can be no more, those that are will get to it. */
+	if (++w->nr_queued > w->nr_idle && w->nr_threads < w->max_threads &&
+	    !w->stop)
+		start_thread(w);
 	pthread_cond_signal(&w->work);
 	pthread_mutex_unlock(&w->lock);
 	return 0;

@@ -49,6 +49,39 @@ static void a_job_may_queue_another_while_the_pool_ends(void **state)
 	assert_int_equal(chain.n, 10);
 }
 
+struct meeting {
+	pthread_mutex_t lock;
+	pthread_cond_t all_here;
+	unsigned int nr, expected;
+};
+
+static void meet(void *arg)
+{
+	struct meeting *m = arg;
+
+	pthread_mutex_lock(&m->lock);
+	if (++m->nr == m->expected)
+		pthread_cond_broadcast(&m->all_here);
+	while (m->nr < m->expected)
+		pthread_cond_wait(&m->all_here, &m->lock);
+	pthread_mutex_unlock(&m->lock);
+}
+
+/* Each waits for all others: no job waits for one that blocks. */
+static void blocked_jobs_hold_up_nobody(void **state)
+{
+	struct meeting m = { .lock = PTHREAD_MUTEX_INITIALIZER,
+			     .all_here = PTHREAD_COND_INITIALIZER,
+			     .expected = 50 };
+	struct sf_workers *w;
+
+	assert_int_equal(sf_workers_new(&w, 50, "test"), 0);
+	for (unsigned int i = 0; i < 50; i++)
+		assert_int_equal(sf_workers_run(w, meet, &m), 0);
+	sf_workers_free(w);
+	assert_int_equal(m.nr, 50);
+}
+
 static void name(void *arg)
 {
 	pthread_getname_np(pthread_self(), arg, 16);
@@ -75,6 +108,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(runs_each_job_once_before_free_returns),
 		cmocka_unit_test(a_job_may_queue_another_while_the_pool_ends),
+		cmocka_unit_test(blocked_jobs_hold_up_nobody),
 		cmocka_unit_test(threads_carry_the_name),
 		cmocka_unit_test(null_is_fine),
 	};
