@@ -95,7 +95,7 @@ static int send_request(int fd, enum sf_handshake_type type, const char *body,
 	};
 	struct msghdr msg = { .msg_iov = iov, .msg_iovlen = 2 };
 
-	while (msg.msg_iovlen) {
+	while (msg.msg_iovlen && msg.msg_iov->iov_len) {
 		ssize_t n = sendmsg(fd, &msg, MSG_NOSIGNAL);
 		int ret;
 

@@ -116,6 +116,46 @@ static void too_many_qps_are_refused(void **state)
 	assert_int_equal(decode(&m, text), -EBADMSG);
 }
 
+static void hostile_texts_do_no_harm(void **state)
+{
+	static const char nul[] = "{\"reply_msg\":\"a\0b\"}";
+	const size_t big = 900000;
+	struct sf_handshake_rdma m;
+	struct sf_err err = { 0 };
+	char *text = malloc(big + 64), *at;
+
+	/* None at all: for the caller to refuse. */
+	assert_int_equal(decode(&m, "{\"qp_num\":[]}"), 0);
+	assert_int_equal(m.nr_qps, 0);
+	sf_handshake_rdma_fini(&m);
+
+	at = stpcpy(text, "{\"qp_num\":[1");
+	for (int i = 1; i < 10000; i++)
+		at = stpcpy(at, ",1");
+	strcpy(at, "]}");
+	assert_int_equal(decode(&m, text), -EBADMSG);
+
+	/* Of two the last counts, for its length and its text. */
+	at = stpcpy(text, "{\"reply_msg\":\"x\",\"reply_msg\":\"");
+	memset(at, 'n', big);
+	strcpy(at + big, "\"}");
+	assert_int_equal(decode(&m, text), 0);
+	assert_int_equal(strlen(m.reply_msg), big);
+	sf_handshake_rdma_fini(&m);
+	assert_int_equal(decode(&m, "{\"qp_num\":[1,2,3],\"qp_num\":[4]}"), 0);
+	assert_int_equal(m.nr_qps, 1);
+	assert_int_equal(m.qp_num[0], 4);
+	sf_handshake_rdma_fini(&m);
+
+	assert_int_equal(sf_handshake_rdma_decode(&m, nul, sizeof(nul) - 1,
+						  &err), -EBADMSG);
+	/* Cut short it could pass for another. */
+	assert_int_equal(decode(&m, "{\"local_nic_path\":\"a@b\\u0000c\"}"), 0);
+	assert_string_not_equal(m.local_nic_path, "a@b");
+	sf_handshake_rdma_fini(&m);
+	free(text);
+}
+
 static void requests_have_mooncakes_members(void **state)
 {
 	const uint32_t qps[] = { 411, 0xffffff };
@@ -176,6 +216,7 @@ int main(void)
 		cmocka_unit_test(a_lid_that_is_none_reads_as_0),
 		cmocka_unit_test(other_types_are_refused),
 		cmocka_unit_test(too_many_qps_are_refused),
+		cmocka_unit_test(hostile_texts_do_no_harm),
 		cmocka_unit_test(requests_have_mooncakes_members),
 		cmocka_unit_test(what_is_encoded_decodes),
 	};
