@@ -17,6 +17,7 @@
 #include "err.h"
 #include "log.h"
 #include "meta.h"
+#include "transport.h"
 
 #define PASSWORD_ENV "SEGFS_ETCD_PASSWORD"
 #define CLUSTER_ENV "MC_METADATA_CLUSTER_ID"
@@ -133,6 +134,20 @@ static int check_credentials(const struct sf_core_options *o,
 	return 0;
 }
 
+/* What this build cannot do is refused, not ignored. */
+static int check_rdma(const struct sf_core_options *o, struct sf_err *err)
+{
+	const char *transport = sf_core_options_transport(o);
+	const char *name = sf_rdma_config_option(&o->rdma);
+
+	if (sf_transport_find("rdma"))
+		return sf_rdma_config_check(&o->rdma, err);
+	if (transport && !strcmp(transport, "rdma"))
+		name = "transport=rdma";
+	return name ? sf_err_set(err, -EINVAL, "%s: this segfs was built "
+				 "without RDMA", name) : 0;
+}
+
 int sf_core_options_check(struct sf_core_options *o, struct sf_err *err)
 {
 	const char *env = getenv(CLUSTER_ENV);
@@ -142,7 +157,7 @@ int sf_core_options_check(struct sf_core_options *o, struct sf_err *err)
 		ret = sf_err_set(err, o->environment.code, "%s",
 				 o->environment.text);
 	if (!ret)
-		ret = sf_rdma_config_check(&o->rdma, err);
+		ret = check_rdma(o, err);
 	if (!ret)
 		ret = make_absolute("ca", &o->ca_file, err);
 	if (!ret)

@@ -162,6 +162,23 @@ int sf_rdma_config_check(const struct sf_rdma_config *c, struct sf_err *err)
 	return 0;
 }
 
+const char *sf_rdma_config_option(const struct sf_rdma_config *c)
+{
+	struct sf_rdma_config d;
+
+	if (c->nics)
+		return "nic";
+	if (sf_rdma_config_init(&d, NULL))
+		return NULL;
+	return c->gid_index != d.gid_index ? "gid_index" :
+	       c->ib_port != d.ib_port ? "ib_port" :
+	       c->mtu != d.mtu ? "mtu" :
+	       c->traffic_class != d.traffic_class ? "traffic_class" :
+	       c->service_level != d.service_level ? "service_level" :
+	       c->pkey_index != d.pkey_index ? "pkey_index" :
+	       c->slice != d.slice ? "slice" : NULL;
+}
+
 void sf_rdma_config_fini(struct sf_rdma_config *c)
 {
 	free(c->nics);

@@ -47,6 +47,9 @@ extern const struct sf_option sf_rdma_option_table[];
 int sf_rdma_config_init(struct sf_rdma_config *c, struct sf_err *err);
 /* What no single option can tell is wrong. -EINVAL with a sentence. */
 int sf_rdma_config_check(const struct sf_rdma_config *c, struct sf_err *err);
+/* The name of an option that has been given a value; NULL: all are defaults or
+ * the environment's. */
+const char *sf_rdma_config_option(const struct sf_rdma_config *c);
 void sf_rdma_config_fini(struct sf_rdma_config *c);
 
 #endif

@@ -11,6 +11,7 @@
 #include "fs/fs.h"
 #include "mount_options.h"
 #include "options.h"
+#include "transport.h"
 
 static int parse(struct sf_mount_options *o, const char *list,
 		 struct sf_err *err)
@@ -185,6 +186,31 @@ static void effective_options_can_be_printed(void **state)
 	sf_mount_options_fini(&o);
 }
 
+static void rdma_is_refused_where_it_is_not_built(void **state)
+{
+	static const char *const lists[] = {
+		"transport=rdma", "nic=rxe0", "gid_index=1", "ib_port=2",
+		"mtu=1024", "traffic_class=1", "service_level=1",
+		"pkey_index=1", "slice=128K",
+	};
+	bool built = sf_transport_find("rdma");
+	struct sf_mount_options o;
+	struct sf_err err;
+
+	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
+		err.code = 0;
+		assert_int_equal(parse(&o, lists[i], &err),
+				 built ? 0 : -EINVAL);
+		if (!built) {
+			assert_non_null(strstr(err.text,
+					       "was built without RDMA"));
+			assert_int_equal(strncmp(err.text, lists[i],
+						 strcspn(lists[i], "=")), 0);
+		}
+		sf_mount_options_fini(&o);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -195,6 +221,7 @@ int main(void)
 		cmocka_unit_test(mistakes_are_explained),
 		cmocka_unit_test(password_comes_from_file_or_environment),
 		cmocka_unit_test(effective_options_can_be_printed),
+		cmocka_unit_test(rdma_is_refused_where_it_is_not_built),
 	};
 
 	unsetenv("SEGFS_ETCD_PASSWORD");
