@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A pool of threads and one queue, first in, first out. Threads are started when
- * there are more jobs than threads that wait for one, and stay. The lock guards
- * the queue only; jobs run without it. Knows nothing of what the jobs do: a job
- * that blocks holds its thread, so callers bound their waits.
+ * A pool of threads and one queue, first in, first out. Threads are started
+ * when there are more jobs than threads that wait for one, and stay. The lock
+ * guards the queue only; jobs run without it. Knows nothing of what the jobs
+ * do: a job that blocks holds its thread, so callers bound their waits.
  */
 #include "config.h"
 #include "workers.h"

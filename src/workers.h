@@ -6,8 +6,8 @@
 
 struct sf_workers;
 
-/* Up to NR_THREADS, started when there is work for them. NAME (15 bytes at most)
- * becomes their name. -ENOMEM, -EAGAIN. */
+/* Up to NR_THREADS, started when there is work for them. NAME (15 bytes at
+ * most) becomes their name. -ENOMEM, -EAGAIN. */
 int sf_workers_new(struct sf_workers **out, unsigned int nr_threads,
 		   const char *name);
 /* Runs what is queued, then joins the threads. NULL is fine. */
