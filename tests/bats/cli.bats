@@ -113,7 +113,7 @@ says() {
 		"$ETCD" "$MNT"
 	signal etcd CONT
 	[ "$status" = 3 ]
-	[ "$MS" -lt 4000 ]
+	within 4000
 	[[ $output == *"timed out"* ]]
 	[ "$(mount_count)" = 0 ]
 }
@@ -124,7 +124,7 @@ says() {
 	elapsed run timeout -s INT 1 segfs -o timeout=60,connect_timeout=60 \
 		"$ETCD" "$MNT"
 	signal etcd CONT
-	[ "$MS" -lt 3000 ]
+	within 3000
 	[ "$(mount_count)" = 0 ]
 }
 

@@ -46,9 +46,9 @@ well_was_well() {
 	elapsed run ! timeout -k 1 20 dd if="$SICK" of=/dev/null bs=1M
 	[[ $output == *"Connection timed out"* ]]
 	[ "$MS" -ge 1500 ]
-	[ "$MS" -lt 4500 ]
+	within 4500
 	elapsed timeout 2 ls -l "$MNT" "$MNT/sick" "$MNT/well" >/dev/null
-	[ "$MS" -lt 1000 ]
+	within 1000
 	timeout 2 df "$MNT" >/dev/null
 	timeout 2 cat "$MNT/sick/.segfs/status" "$MNT/.segfs/status" >/dev/null
 	well_was_well
@@ -60,7 +60,7 @@ well_was_well() {
 	run ! timeout -k 1 20 head -c 1 "$SICK"
 	elapsed run ! timeout -k 1 20 head -c 1 "$SICK"
 	[[ $output == *"timed out"* ]]
-	[ "$MS" -lt 1000 ]
+	within 1000
 	run -0 status_of sick
 	[[ ${output,,} == *suspect* || ${output,,} == *"timed out"* ]]
 	signal sick CONT
@@ -85,7 +85,7 @@ well_was_well() {
 		elapsed run timeout -s $sig -k 10 0.5 dd if="$SICK" \
 			of=/dev/null bs=1M
 		[ "$MS" -ge 1000 ]
-		[ "$MS" -lt 3500 ]
+		within 3500
 	done
 	signal sick CONT
 }
@@ -97,7 +97,7 @@ well_was_well() {
 	signal sick STOP
 	elapsed run timeout -s INT -k 10 0.5 dd if=/dev/zero of="$SICK" bs=1M \
 		conv=notrunc
-	[ "$MS" -lt 3500 ]
+	within 3500
 	signal sick CONT
 }
 
@@ -114,9 +114,9 @@ well_was_well() {
 	done
 	sleep 2
 	elapsed soon dd if="$WELL" of=/dev/null bs=1M status=none
-	[ "$MS" -lt 2000 ]
+	within 2000
 	elapsed timeout 2 ls "$MNT/sick" >/dev/null
-	[ "$MS" -lt 1000 ]
+	within 1000
 	for i in "${pids[@]}"; do
 		wait "$i" || :
 	done
@@ -129,10 +129,10 @@ well_was_well() {
 	soon head -c 4096 <&8 >/dev/null
 	stop sick KILL
 	elapsed run ! timeout -k 1 20 dd bs=1M count=1 of=/dev/null <&8
-	[ "$MS" -lt 4000 ]
+	within 4000
 	[[ $output == *"Connection refused"* || $output == *"timed out"* ]]
 	elapsed run ! timeout -k 1 20 head -c 1 "$SICK"
-	[ "$MS" -lt 4000 ]
+	within 4000
 	exec 8<&-
 	[ "$(sha_of "$WELL")" = "$(pattern $SIZE | sha)" ]
 }
@@ -151,7 +151,7 @@ well_was_well() {
 	port=$(free_port)
 	put_segment late "$(descriptor late "$port" 2 65536:8192)"
 	elapsed gives_error ECONNREFUSED head -c 1 "$MNT/late/0x10000"
-	[ "$MS" -lt 4000 ]
+	within 4000
 	[ "$(stat -c %s "$MNT/late/0x10000")" = 8192 ]
 	run -0 status_of late
 	[[ ${output,,} == *refused* ]]
@@ -165,9 +165,9 @@ well_was_well() {
 	keep_reading_well
 	elapsed run ! timeout -k 1 20 head -c 1 "$MNT/hole/0x10000"
 	[[ $output == *"timed out"* ]]
-	[ "$MS" -lt 5000 ]
+	within 5000
 	elapsed run timeout -s INT -k 5 0.5 head -c 1 "$MNT/hole/0x10000"
-	[ "$MS" -lt 3000 ]
+	within 3000
 	timeout 2 ls -lR "$MNT/hole" >/dev/null
 	well_was_well
 }
@@ -186,7 +186,7 @@ well_was_well() {
 	elapsed timeout 3 ls -l "$MNT" >/dev/null
 	elapsed timeout 3 find "$MNT" -maxdepth 2 >/dev/null
 	timeout 3 df "$MNT" >/dev/null
-	[ "$MS" -lt 2000 ]
+	within 2000
 	# kill -9 of a reader, and an unmount during stuck reads.
 	timeout -s KILL 0.3 cat "$MNT/hole1/0x10000" || :
 	timeout 3 fusermount3 -uz "$MNT"
@@ -200,10 +200,10 @@ well_was_well() {
 	start_fake mute --addr 65536 --mode silent
 	put_segment mute "$(descriptor mute "$PORT" 2 65536:8192)"
 	elapsed gives_error ETIMEDOUT head -c 1 "$MNT/mute/0x10000"
-	[ "$MS" -lt 5000 ]
+	within 5000
 	mode mute drip
 	elapsed fails head -c 8192 "$MNT/mute/0x10000"
-	[ "$MS" -lt 5000 ]
+	within 5000
 }
 
 @test "SIGTERM ends the daemon while a read is stuck" {
@@ -215,7 +215,7 @@ well_was_well() {
 	sleep 0.3
 	elapsed stop segfs TERM
 	[ "$STATUS" = 0 ]
-	[ "$MS" -lt 3500 ]
+	within 3500
 	[ "$(mount_count)" = 0 ]
 	signal sick CONT
 	wait $! || :

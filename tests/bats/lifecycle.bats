@@ -87,7 +87,7 @@ no_daemon() {
 		soon head -c 1 "$(buffer one)" >/dev/null
 		elapsed stop segfs $sig
 		[ "$STATUS" = 0 ]
-		[ "$MS" -lt 2500 ]
+		within 2500
 		[ "$(mount_count)" = 0 ]
 	done
 }

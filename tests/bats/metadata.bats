@@ -104,9 +104,9 @@ buffers() {
 	soon stat "$(buffer one)" >/dev/null
 	signal own STOP
 	elapsed soon sha256sum "$(buffer one)"
-	[ "$MS" -lt 1500 ]
+	within 1500
 	elapsed fails stat "$MNT/nosuch"
-	[ "$MS" -lt 8000 ]
+	within 8000
 	[[ $ERR != *"No such file"* ]]
 	signal own CONT
 	wait_for 10 bash -c "stat '$MNT/nosuch' 2>&1 | grep -q 'No such file'"

@@ -54,7 +54,7 @@ rss_kib() {
 	elapsed soon ls -f "$MNT" >names
 	[ "$(grep -c '^10\.' names)" = $SEGMENTS ]
 	[ "$(sort names | uniq -d)" = "" ]
-	[ "$MS" -lt 8000 ]
+	within 8000
 	[ -n "${ASAN:-}" ] || grep -q __asan "$SEGFS_BUILD/segfs" ||
 		[ "$(rss_kib)" -lt $((200 * 1024)) ]
 }

@@ -166,7 +166,7 @@ one' ]
 	elapsed run soon segctl get --timeout 1 -o out one "$A"
 	signal one CONT
 	[ "$status" = 5 ]
-	[ "$MS" -lt 4000 ]
+	within 4000
 	[ ! -e out ]
 }
 

@@ -149,7 +149,7 @@ mount_mooncake() {
 	soon head -c 1 "$(buffer mc)" >/dev/null
 	signal mc STOP
 	elapsed gives_error ETIMEDOUT cat "$(buffer mc)"
-	[ "$MS" -lt 6000 ]
+	within 6000
 	timeout 2 ls "$MNT/mc" >/dev/null
 	signal mc CONT
 	wait_for 6 soon cat "$(buffer mc)"
