@@ -12,7 +12,8 @@
  * pair, as the oldest of too many, or because its QPs failed. A target does
  * not see its peers' traffic, so the oldest is the one connected longest ago.
  * Dropped ones are unmade by a thread of their own, since that may wait for
- * the callbacks that found them failed.
+ * the callbacks that found them failed. They count until they are gone: who
+ * connects faster than QPs end has to wait for them.
  *
  * The lock guards the table and the states; make and unmake run without it.
  */
@@ -44,6 +45,8 @@ struct sf_endpoint {
 	void *qps;
 	uint32_t nr_qps;
 	uint32_t *peer_qp_num;
+	uint8_t peer_gid[SF_GID_BYTES];
+	uint16_t peer_lid;
 	struct sf_acceptor_local local;
 	char peer_path[];
 };
@@ -53,12 +56,14 @@ TAILQ_HEAD(endpoint_list, sf_endpoint);
 struct nic {
 	struct endpoint_list endpoints;
 	unsigned int nr_qps;		/* of all of them */
+	unsigned int nr_trashed;	/* QPs of those to be unmade */
 };
 
 struct sf_acceptor {
 	struct sf_acceptor_config config;
 	pthread_mutex_t lock;
-	pthread_cond_t settled;		/* an endpoint is no more BUILDING */
+	pthread_cond_t settled;		/* an endpoint is no more BUILDING, or
+					 * is gone */
 	pthread_cond_t work;		/* trash or stop */
 	LIST_HEAD(, sf_endpoint) table[BUCKETS];
 	struct endpoint_list trash;
@@ -116,22 +121,32 @@ static void take_out(struct sf_acceptor *a, struct sf_endpoint *e)
 static void drop(struct sf_acceptor *a, struct sf_endpoint *e)
 {
 	take_out(a, e);
+	a->nics[e->nic].nr_trashed += e->nr_qps;
 	TAILQ_INSERT_TAIL(&a->trash, e, link);
 	pthread_cond_signal(&a->work);
 }
 
-/* Room for NR more QPs; those being built have their room already. */
-static void make_room(struct sf_acceptor *a, unsigned int nic, uint32_t nr)
+/* Drop the oldest until NIC has MAX QPs; those being built stay. */
+static void trim(struct sf_acceptor *a, unsigned int nic, unsigned int max)
 {
-	unsigned int max = a->config.nics[nic].max_qps;
 	struct sf_endpoint *e, *next;
 
 	for (e = TAILQ_FIRST(&a->nics[nic].endpoints);
-	     e && a->nics[nic].nr_qps + nr > max; e = next) {
+	     e && a->nics[nic].nr_qps > max; e = next) {
 		next = TAILQ_NEXT(e, link);
 		if (e->state == ENDPOINT_READY)
 			drop(a, e);
 	}
+}
+
+/* Until NIC has MAX QPs at most, or no more are about to go. */
+static void wait_for_trash(struct sf_acceptor *a, unsigned int nic,
+			   unsigned int max)
+{
+	const struct nic *n = &a->nics[nic];
+
+	while (n->nr_trashed && n->nr_qps + n->nr_trashed > max)
+		pthread_cond_wait(&a->settled, &a->lock);
 }
 
 static void fail_locked(struct sf_acceptor *a, struct sf_endpoint *e)
@@ -184,6 +199,8 @@ static void *run(void *arg)
 {
 	struct sf_acceptor *a = arg;
 	struct sf_endpoint *e;
+	struct nic *nic;
+	uint32_t nr;
 
 	pthread_setname_np(pthread_self(), "sf-endpoints");
 	pthread_mutex_lock(&a->lock);
@@ -193,9 +210,13 @@ static void *run(void *arg)
 		if (!e)
 			break;
 		TAILQ_REMOVE(&a->trash, e, link);
+		nic = &a->nics[e->nic];
+		nr = e->nr_qps;
 		pthread_mutex_unlock(&a->lock);
 		endpoint_free(a, e);
 		pthread_mutex_lock(&a->lock);
+		nic->nr_trashed -= nr;
+		pthread_cond_broadcast(&a->settled);
 	}
 	pthread_mutex_unlock(&a->lock);
 	return NULL;
@@ -334,6 +355,10 @@ static int check_peer(const struct sf_handshake_rdma *request,
 				  "not of the form server@device", path);
 	if (!request->nr_qps)
 		return sf_err_set(err, -EINVAL, "qp_num lists no queue pair");
+	if (!*request->local_gid)
+		return sf_err_set(err, -EINVAL, "local_gid is empty, and the "
+				  "device of local_nic_path is in no "
+				  "descriptor");
 	if (sf_gid_parse(request->local_gid, remote->gid) < 0 ||
 	    sf_gid_is_zero(remote->gid))
 		return sf_err_set(err, -EINVAL, "local_gid \"%.60s\" is not a "
@@ -350,6 +375,15 @@ static bool same_qps(const struct sf_endpoint *e,
 	return e->nr_qps == request->nr_qps &&
 	       !memcmp(e->peer_qp_num, request->qp_num,
 		       e->nr_qps * sizeof(e->peer_qp_num[0]));
+}
+
+/* The numbers alone may come back by chance, after a restart elsewhere. */
+static bool same_peer(const struct sf_endpoint *e,
+		      const struct sf_handshake_rdma *request,
+		      const struct sf_acceptor_remote *remote)
+{
+	return same_qps(e, request) && e->peer_lid == remote->lid &&
+	       !memcmp(e->peer_gid, remote->gid, sizeof(e->peer_gid));
 }
 
 /* The second half of a connection, never a new one. */
@@ -372,7 +406,8 @@ static int acknowledge(struct sf_acceptor *a, unsigned int nic,
 }
 
 static struct sf_endpoint *
-endpoint_new(unsigned int nic, const struct sf_handshake_rdma *request)
+endpoint_new(unsigned int nic, const struct sf_handshake_rdma *request,
+	     const struct sf_acceptor_remote *remote)
 {
 	size_t path_len = strlen(request->local_nic_path) + 1;
 	size_t nums_len = request->nr_qps * sizeof(uint32_t);
@@ -387,6 +422,8 @@ endpoint_new(unsigned int nic, const struct sf_handshake_rdma *request)
 	}
 	e->nic = nic;
 	e->nr_qps = request->nr_qps;
+	e->peer_lid = remote->lid;
+	memcpy(e->peer_gid, remote->gid, sizeof(e->peer_gid));
 	memcpy(e->peer_qp_num, request->qp_num, nums_len);
 	memcpy(e->peer_path, request->local_nic_path, path_len);
 	return e;
@@ -398,9 +435,11 @@ endpoint_new(unsigned int nic, const struct sf_handshake_rdma *request)
  */
 static bool take_place(struct sf_acceptor *a, unsigned int nic,
 		       const struct sf_handshake_rdma *request,
+		       const struct sf_acceptor_remote *remote,
 		       struct sf_acceptor_reply *reply,
 		       struct sf_endpoint **out)
 {
+	unsigned int max = a->config.nics[nic].max_qps;
 	struct sf_endpoint *e;
 	bool answered = false;
 
@@ -408,20 +447,52 @@ static bool take_place(struct sf_acceptor *a, unsigned int nic,
 	while ((e = find(a, nic, request->local_nic_path)) &&
 	       e->state == ENDPOINT_BUILDING)
 		pthread_cond_wait(&a->settled, &a->lock);
-	if (e && same_qps(e, request)) {
+	if (e && same_peer(e, request, remote)) {
 		accept_with(reply, e);
 		answered = true;
 	} else {
 		if (e)
 			drop(a, e);
-		*out = endpoint_new(nic, request);
+		*out = endpoint_new(nic, request, remote);
 		if (*out) {
-			make_room(a, nic, request->nr_qps);
 			insert(a, *out);
+			trim(a, nic, max);
+			wait_for_trash(a, nic, max);
 		}
 	}
 	pthread_mutex_unlock(&a->lock);
 	return answered;
+}
+
+/* A device may have less room than it says, or share it with others: what E
+ * needs is taken from the oldest, then. False: there is none. */
+static bool spare(struct sf_acceptor *a, const struct sf_endpoint *e)
+{
+	const struct nic *n = &a->nics[e->nic];
+	unsigned int had, all;
+
+	pthread_mutex_lock(&a->lock);
+	had = n->nr_qps;
+	all = had + n->nr_trashed;
+	trim(a, e->nic, had - e->nr_qps);
+	had -= n->nr_qps;
+	wait_for_trash(a, e->nic, all - e->nr_qps);
+	pthread_mutex_unlock(&a->lock);
+	return had;
+}
+
+static void build(struct sf_acceptor *a, struct sf_endpoint *e,
+		  const struct sf_acceptor_remote *remote, struct sf_err *err)
+{
+	const struct sf_acceptor_config *c = &a->config;
+	int res = c->ops->make(c->arg, e->nic, remote, e, &e->local, &e->qps,
+			       err);
+
+	if (res == -ENOMEM && spare(a, e)) {
+		*err = (struct sf_err){ 0 };
+		c->ops->make(c->arg, e->nic, remote, e, &e->local, &e->qps,
+			     err);
+	}
 }
 
 static void settle(struct sf_acceptor *a, struct sf_endpoint *e,
@@ -468,12 +539,11 @@ static int answer(struct sf_acceptor *a,
 				  "more than device \"%s\" gives to one peer "
 				  "(%u)", request->nr_qps, c->nics[nic].name,
 				  c->nics[nic].max_qps);
-	if (take_place(a, (unsigned int)nic, request, reply, &e))
+	if (take_place(a, (unsigned int)nic, request, &remote, reply, &e))
 		return 0;
 	if (!e)
 		return sf_err_set(&reply->err, -ENOMEM, "out of memory");
-	c->ops->make(c->arg, e->nic, &remote, e, &e->local, &e->qps,
-		     &reply->err);
+	build(a, e, &remote, &reply->err);
 	settle(a, e, reply);
 	return reply->err.code;
 }

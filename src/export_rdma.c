@@ -26,6 +26,10 @@
 #include "rdma_target.h"
 #include "segment.h"
 
+/* Two paths and 256 numbers are a tenth of it; more is not worth the memory
+ * that JSON takes. */
+#define REQUEST_MAX (64u << 10)
+
 struct sf_export_rdma {
 	const struct sf_rdma_target_ops *ops;
 	void *target;
@@ -239,8 +243,9 @@ static const struct sf_device *device_of(const struct sf_segment *seg,
 	return NULL;
 }
 
-/* Peers up to 0.3.10 do not say their GID: it is in their descriptor. */
-static bool look_up_peer(struct sf_export_rdma *r,
+/* Peers up to 0.3.10 do not say their GID: it is in their descriptor. If it is
+ * not, the target says so in its turn. */
+static void look_up_peer(struct sf_export_rdma *r,
 			 struct sf_handshake_rdma *request,
 			 char gid[SF_GID_TEXT_MAX])
 {
@@ -263,7 +268,6 @@ static bool look_up_peer(struct sf_export_rdma *r,
 	sf_blob_put(raw);
 	sf_blob_put(raw_rpc);
 	free(server);
-	return dev;
 }
 
 static char *answer(struct sf_export_rdma *r,
@@ -271,10 +275,8 @@ static char *answer(struct sf_export_rdma *r,
 {
 	char gid[SF_GID_TEXT_MAX];
 
-	if (!*request->local_gid && request->ready_ack != SF_READY_ACK_TRUE &&
-	    !look_up_peer(r, request, gid))
-		return reject(request, "local_gid is empty, and the device of "
-				       "local_nic_path is in no descriptor");
+	if (!*request->local_gid && request->ready_ack != SF_READY_ACK_TRUE)
+		look_up_peer(r, request, gid);
 	return r->ops->connect(r->target, request);
 }
 
@@ -286,6 +288,8 @@ char *sf_export_rdma_answer(struct sf_export_rdma *r, const char *body,
 	struct sf_err err = { 0 };
 	char *reply;
 
+	if (len > REQUEST_MAX)
+		return reject(&nobody, "the request is too long");
 	if (sf_handshake_rdma_decode(&request, body, len, &err) < 0) {
 		sf_err_prefix(&err, "the request");
 		return reject(&nobody, err.text);

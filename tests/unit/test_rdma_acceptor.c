@@ -19,6 +19,9 @@ struct world {
 	struct sf_acceptor *a;
 	atomic_uint made, unmade, next_qp;
 	atomic_uint slow_ms;		/* make takes that long */
+	atomic_uint unmake_ms;
+	atomic_uint room;		/* for so many at a time; 0: all */
+	atomic_uint most;		/* there were at a time */
 	atomic_int result;		/* of make */
 	const char *refusal;
 	bool fail_at_once;
@@ -51,9 +54,16 @@ static int fake_make(void *arg, unsigned int nic,
 {
 	struct world *w = arg;
 
+	unsigned int live;
+
 	pause_ms(w->slow_ms);
 	if (w->result)
 		return sf_err_set(err, w->result, "RTR: no way");
+	live = w->made - w->unmade;
+	if (w->room && live >= w->room)
+		return sf_err_set(err, -ENOMEM, "no room");
+	if (live + 1 > w->most)
+		w->most = live + 1;
 	assert_int_equal(remote->gid[15], 2);
 	assert_int_equal(remote->lid, 7);
 	memset(local->gid, 0xfe, sizeof(local->gid));
@@ -72,6 +82,7 @@ static void fake_unmake(void *arg, void *qps)
 {
 	struct world *w = arg;
 
+	pause_ms(w->unmake_ms);
 	free(qps);
 	atomic_fetch_add(&w->unmade, 1);
 }
@@ -202,6 +213,20 @@ static void other_numbers_replace_the_endpoint(void **state)
 	assert_int_equal(sf_acceptor_count(w->a), 2);
 }
 
+/* They may come back by chance when the peer starts anew. */
+static void the_same_numbers_of_another_gid_are_others(void **state)
+{
+	struct world *w = *state;
+	struct sf_handshake_rdma a = request("a@x", "me:1@nic0", qps_a, 2);
+	struct sf_acceptor_reply r;
+
+	expect_accepted(w, &a, &r);
+	a.local_gid = "00:00:00:00:00:00:00:00:00:00:ff:ff:0a:09:01:02";
+	expect_accepted(w, &a, &r);
+	assert_int_equal(r.msg.qp_num[0], 102);
+	expect_unmade(w, 1);
+}
+
 static void what_is_wrong_is_said(void **state)
 {
 	struct world *w = *state;
@@ -233,6 +258,8 @@ static void what_is_wrong_is_said(void **state)
 	expect_rejected(w, &q, "\"fe80::1\" is not a GID");
 	q.local_gid = "00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00";
 	expect_rejected(w, &q, "is not a GID");
+	q.local_gid = "";
+	expect_rejected(w, &q, "local_gid is empty");
 	q.local_gid = GID_TEXT;
 	w->refusal = "its port is down";
 	expect_rejected(w, &q, "\"nic0\": its port is down");
@@ -310,6 +337,51 @@ static void the_oldest_goes_when_there_are_too_many(void **state)
 	q = request("peer0@x", "me:1@nic0", qps_a, 2);
 	expect_accepted(w, &q, &r);		/* the oldest is not */
 	assert_int_equal(w->made, 7);
+}
+
+/* nic0, as before: those that are about to go still are there. */
+static void queue_pairs_are_not_made_faster_than_they_go(void **state)
+{
+	struct world *w = *state;
+	struct sf_handshake_rdma q;
+	struct sf_acceptor_reply r;
+	uint32_t nums[2] = { 1, 2 };
+	char from[16];
+
+	w->unmake_ms = 10;
+	for (unsigned int i = 0; i < 40; i++) {
+		/* New peers, and one that connects again and again. */
+		snprintf(from, sizeof(from), "peer%u@x", i < 20 ? i : 20);
+		nums[0] = 10 + i;
+		q = request(from, "me:1@nic0", nums, 2);
+		expect_accepted(w, &q, &r);
+	}
+	assert_int_equal(w->made, 40);
+	assert_true(w->most <= 4);
+}
+
+static void a_full_device_gives_the_room_of_the_oldest(void **state)
+{
+	struct world *w = *state;
+	struct sf_handshake_rdma q;
+	struct sf_acceptor_reply r;
+	char from[16];
+
+	w->room = 2;
+	for (unsigned int i = 0; i < 5; i++) {
+		snprintf(from, sizeof(from), "peer%u@x", i);
+		q = request(from, "me:1@nic1", qps_a, 2);
+		expect_accepted(w, &q, &r);
+	}
+	assert_int_equal(sf_acceptor_count(w->a), 2);
+	/* What does not help ends in an error. */
+	w->result = -ENOMEM;
+	for (unsigned int i = 5; i < 8; i++) {
+		snprintf(from, sizeof(from), "peer%u@x", i);
+		q = request(from, "me:1@nic1", qps_a, 2);
+		expect_rejected(w, &q, "no way");
+	}
+	assert_int_equal(sf_acceptor_count(w->a), 0);
 }
 
 static void failed_ones_go(void **state)
@@ -398,11 +470,14 @@ int main(void)
 		TEST(as_many_as_asked_for),
 		TEST(the_same_request_gets_the_same_answer),
 		TEST(other_numbers_replace_the_endpoint),
+		TEST(the_same_numbers_of_another_gid_are_others),
 		TEST(what_is_wrong_is_said),
 		TEST(a_rejection_tells_our_path),
 		TEST(a_failure_leaves_room_for_a_retry),
 		TEST(an_acknowledgement_is_no_connection),
 		TEST(the_oldest_goes_when_there_are_too_many),
+		TEST(queue_pairs_are_not_made_faster_than_they_go),
+		TEST(a_full_device_gives_the_room_of_the_oldest),
 		TEST(failed_ones_go),
 		TEST(one_at_a_time_for_each_pair),
 		TEST(long_paths_are_refused),
