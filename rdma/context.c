@@ -165,6 +165,7 @@ int sf_rdma_context_open(struct sf_rdma_context **out, const char *name,
 		ret = first_gid(ctx, err);
 	if (!ret)
 		ret = make_objects(ctx, cq_depth, err);
+	ctx->lid = ctx->dev.lid;
 	atomic_store(&ctx->up, ctx->dev.active);
 	if (!ret)
 		ret = sf_rdma_events_start(ctx, err);
@@ -243,7 +244,7 @@ uint16_t sf_rdma_context_lid(struct sf_rdma_context *ctx)
 	uint16_t lid;
 
 	pthread_mutex_lock(&ctx->lock);
-	lid = ctx->dev.lid;
+	lid = ctx->lid;
 	pthread_mutex_unlock(&ctx->lock);
 	return lid;
 }
@@ -258,26 +259,6 @@ unsigned int sf_rdma_context_mtu(struct sf_rdma_context *ctx)
 	mtu = ctx->dev.active_mtu;
 	pthread_mutex_unlock(&ctx->lock);
 	return mtu < ctx->config->mtu ? mtu : ctx->config->mtu;
-}
-
-int sf_rdma_context_next_gid(struct sf_rdma_context *ctx,
-			     const struct sf_rdma_gid *gid)
-{
-	int ret = 0;
-
-	pthread_mutex_lock(&ctx->lock);
-	if (!memcmp(gid, &ctx->gid, sizeof(*gid)))
-		ret = choose_gid_locked(ctx, ctx->gid_nth + 1);
-	pthread_mutex_unlock(&ctx->lock);
-	return ret;
-}
-
-void sf_rdma_context_first_gid(struct sf_rdma_context *ctx)
-{
-	pthread_mutex_lock(&ctx->lock);
-	if (ctx->gid_nth)
-		choose_gid_locked(ctx, 0);
-	pthread_mutex_unlock(&ctx->lock);
 }
 
 int sf_rdma_context_nth_gid(struct sf_rdma_context *ctx, unsigned int nth,
@@ -327,13 +308,19 @@ bool sf_rdma_context_requery(struct sf_rdma_context *ctx)
 	bool changed = false;
 
 	pthread_mutex_lock(&ctx->lock);
-	if (!sf_rdma_device_query_port(&ctx->dev, ctx->verbs, NULL) &&
-	    (!sf_rdma_gid_is_in(ctx->dev.gids, ctx->dev.nr_gids,
-				&ctx->gid) || has_better_locked(ctx))) {
-		/* What was refused before may be fine in this table. */
-		changed = true;
-		if (choose_gid_locked(ctx, 0))
-			memset(&ctx->gid, 0, sizeof(ctx->gid));
+	if (!sf_rdma_device_query_port(&ctx->dev, ctx->verbs, NULL)) {
+		/* A port that is down may have none, and get it back. */
+		if (ctx->dev.active && ctx->dev.lid != ctx->lid) {
+			changed = true;
+			ctx->lid = ctx->dev.lid;
+		}
+		if (!sf_rdma_gid_is_in(ctx->dev.gids, ctx->dev.nr_gids,
+				       &ctx->gid) || has_better_locked(ctx)) {
+			/* What was refused before may be fine in this table. */
+			changed = true;
+			if (choose_gid_locked(ctx, 0))
+				memset(&ctx->gid, 0, sizeof(ctx->gid));
+		}
 	}
 	atomic_store(&ctx->up, ctx->dev.active);
 	pthread_mutex_unlock(&ctx->lock);

@@ -27,7 +27,8 @@ enum sf_rdma_event {
 	SF_RDMA_PORT_DOWN,
 	SF_RDMA_PORT_UP,
 	SF_RDMA_GID_CHANGED,	/* the one in use is no longer what it was;
-				 * another has been chosen */
+				 * another has been chosen. Or the LID is
+				 * another */
 	SF_RDMA_FATAL,		/* the device is gone; only close() is left */
 };
 
@@ -57,6 +58,7 @@ struct sf_rdma_context {
 	pthread_mutex_t lock;
 	struct sf_rdma_gid gid;		/* under lock: in use */
 	unsigned int gid_nth;		/* under lock: its place by rank */
+	uint16_t lid;			/* under lock: in use */
 	/* under lock: dev.gids, dev.active*, dev.lid */
 
 	/* the thread's */
@@ -89,20 +91,10 @@ int sf_rdma_context_register(struct sf_rdma_context *ctx, void *base,
 
 /* The GID in use. */
 void sf_rdma_context_gid(struct sf_rdma_context *ctx, struct sf_rdma_gid *out);
-/* The port as it is now. The MTU is capped, and asked for anew. */
+/* The LID in use. */
 uint16_t sf_rdma_context_lid(struct sf_rdma_context *ctx);
+/* Asked for anew, and capped. */
 unsigned int sf_rdma_context_mtu(struct sf_rdma_context *ctx);
-/*
- * A change to RTR with GID failed with EINVAL: use the next one by rank from
- * now on (unless another thread has changed it already). -ENOENT: there is
- * none, or the index was fixed by configuration.
- */
-int sf_rdma_context_next_gid(struct sf_rdma_context *ctx,
-			     const struct sf_rdma_gid *gid);
-
-/* None of them was of use: back to the best one. */
-void sf_rdma_context_first_gid(struct sf_rdma_context *ctx);
-
 /* The one in use (NTH 0), or the NTH behind it by rank: for one connection
  * only, as what one peer cannot reach says nothing of others. -ENOENT. */
 int sf_rdma_context_nth_gid(struct sf_rdma_context *ctx, unsigned int nth,

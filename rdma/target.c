@@ -15,7 +15,9 @@
 #include <string.h>
 
 #include "err.h"
+#include "gid.h"
 #include "log.h"
+#include "ratelimit.h"
 #include "rdma/acceptor.h"
 #include "rdma/context.h"
 #include "rdma/device.h"
@@ -24,6 +26,7 @@
 #include "rdma_config.h"
 
 #define MAX_QPS 16384		/* of one device, at most half of what it has */
+#define LOG_MS 1000
 
 struct target;
 
@@ -37,6 +40,7 @@ struct target {
 	char *server;
 	struct sf_acceptor *acceptor;
 	struct sf_target_mem *mem;
+	struct sf_ratelimit log;
 	unsigned int nr, nr_open;
 	struct sf_rdma_device *devices;		/* as they were at first */
 	struct target_nic nics[SF_RDMA_DEVICES_MAX];
@@ -57,8 +61,8 @@ static void on_event(void *arg, enum sf_rdma_event event)
 		/* Retries of the peers bridge a short pause. */
 		break;
 	case SF_RDMA_GID_CHANGED:
-		sf_log(LOG_WARNING, SF_LOG_RDMA, "%s: its GID has changed, "
-		       "peers must connect again",
+		sf_log(LOG_WARNING, SF_LOG_RDMA, "%s: its GID or LID has "
+		       "changed, peers must connect again",
 		       t->devices[nic->index].name);
 		sf_acceptor_nic_failed(t->acceptor, nic->index);
 		if (t->config.changed)
@@ -100,10 +104,14 @@ static const char *refusal(void *arg, unsigned int nic)
 {
 	struct target *t = arg;
 	struct sf_rdma_context *ctx = t->ctxs[nic];
+	struct sf_rdma_gid gid;
 
 	if (atomic_load(&ctx->fatal))
 		return "it is gone";
-	return atomic_load(&ctx->up) ? NULL : "its port is down";
+	if (!atomic_load(&ctx->up))
+		return "its port is down";
+	sf_rdma_context_gid(ctx, &gid);
+	return sf_gid_is_zero(gid.gid) ? "it has no GID" : NULL;
 }
 
 static int connect_once(struct sf_rdma_context *ctx,
@@ -130,29 +138,28 @@ static int connect_once(struct sf_rdma_context *ctx,
 	return res;
 }
 
-/* A GID that does not lead to the peer shows as EINVAL at RTR: the next one by
- * rank then, which holds for whoever comes later too. */
+/* A GID that does not lead to the peer shows as EINVAL at RTR: the next ones by
+ * rank then, for this peer only. What it needs, or makes up, is not the others'
+ * business. */
 static int connect_qps(struct target *t, struct sf_rdma_context *ctx,
 		       const struct sf_acceptor_remote *remote,
 		       struct sf_endpoint *endpoint, struct sf_rdma_qps *qps,
 		       struct sf_rdma_gid *gid, struct sf_err *err)
 {
-	unsigned int tries = t->config.rdma->gid_retries;
 	enum sf_rdma_stage stage;
-	bool changed = false;
 	int res;
 
-	for (;;) {
-		sf_rdma_context_gid(ctx, gid);
-		res = connect_once(ctx, remote, gid, endpoint, qps, &stage,
-				   err);
-		if (res != -EINVAL || stage != SF_RDMA_RTR || !tries-- ||
-		    sf_rdma_context_next_gid(ctx, gid) < 0)
-			break;
-		changed = true;
+	sf_rdma_context_gid(ctx, gid);
+	res = connect_once(ctx, remote, gid, endpoint, qps, &stage, err);
+	if (res != -EINVAL || stage != SF_RDMA_RTR)
+		return res;
+	for (unsigned int i = 1; i <= t->config.rdma->gid_retries; i++) {
+		if (sf_rdma_context_nth_gid(ctx, i, gid) < 0 ||
+		    connect_once(ctx, remote, gid, endpoint, qps, &stage, NULL))
+			continue;
+		*err = (struct sf_err){ 0 };
+		return 0;
 	}
-	if (changed && t->config.changed)
-		t->config.changed(t->config.arg);
 	return res;
 }
 
@@ -162,20 +169,19 @@ static int make(void *arg, unsigned int index,
 		void **out, struct sf_err *err)
 {
 	struct target *t = arg;
-	struct sf_rdma_context *ctx = t->ctxs[index];
 	struct sf_rdma_qps *qps = calloc(1, sizeof(*qps));
 	struct sf_rdma_gid gid;
 	int res;
 
 	if (!qps)
 		return sf_err_set(err, -ENOMEM, "out of memory");
-	res = connect_qps(t, ctx, remote, endpoint, qps, &gid, err);
+	res = connect_qps(t, t->ctxs[index], remote, endpoint, qps, &gid, err);
 	if (res < 0) {
 		free(qps);
 		return res;
 	}
 	memcpy(local->gid, gid.gid, sizeof(local->gid));
-	local->lid = sf_rdma_context_lid(ctx);
+	local->lid = sf_rdma_context_lid(t->ctxs[index]);
 	sf_rdma_qps_numbers(qps, local->qp_num);
 	*out = qps;
 	return 0;
@@ -197,16 +203,18 @@ static char *answer(void *target, const struct sf_handshake_rdma *request)
 {
 	struct target *t = target;
 	struct sf_acceptor_reply *reply = malloc(sizeof(*reply));
+	unsigned int more;
 	char *text;
 
 	if (!reply)
 		return NULL;
 	sf_acceptor_answer(t->acceptor, request, reply);
-	if (reply->err.code)
-		sf_log(LOG_INFO, SF_LOG_RDMA, "\"%s\" may not connect to "
-		       "\"%s\": %s", request->local_nic_path,
-		       request->peer_nic_path, reply->err.text);
-	else
+	if (reply->err.code && sf_ratelimit_pass(&t->log, LOG_MS, &more))
+		sf_log(LOG_INFO, SF_LOG_RDMA, "\"%.200s\" may not connect to "
+		       "\"%.200s\": %s (and %u more)",
+		       request->local_nic_path, request->peer_nic_path,
+		       reply->err.text, more);
+	else if (!reply->err.code)
 		sf_log(LOG_DEBUG, SF_LOG_RDMA, "\"%s\" is connected to \"%s\"",
 		       request->local_nic_path, request->peer_nic_path);
 	text = sf_handshake_rdma_encode(&reply->msg);
