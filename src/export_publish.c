@@ -34,7 +34,7 @@
 #define RETRY_MS 1000		/* while the store does not answer */
 
 struct sf_publish {
-	struct sf_publish_config config;	/* its documents are ours */
+	struct sf_publish_config config;	/* its segment is ours */
 	int64_t lease;		/* 0: none (any more) */
 	bool foreign;		/* said so */
 	bool unreachable;	/* said so */
@@ -243,9 +243,8 @@ static int check_keys(struct sf_publish *p, struct sf_err *err)
 	return res;
 }
 
-/* Take over the next descriptor and put it, unless the name has become
- * somebody else's. */
-static int put_update(struct sf_publish *p, struct sf_err *err)
+/* The next descriptor is the one to publish from now on. True: there was one. */
+static bool take_update(struct sf_publish *p)
 {
 	char *next;
 
@@ -254,9 +253,15 @@ static int put_update(struct sf_publish *p, struct sf_err *err)
 	p->update = NULL;
 	pthread_mutex_unlock(&p->lock);
 	if (!next)
-		return 0;
+		return false;
 	free((char *)(uintptr_t)p->config.segment);
 	p->config.segment = next;
+	return true;
+}
+
+/* Unless the name has become somebody else's. */
+static int put_update(struct sf_publish *p, struct sf_err *err)
+{
 	if (p->foreign || (p->config.lease_s && !p->lease))
 		return 0;	/* check_keys() knows what to do */
 	return put(p, SF_META_SEGMENT, err);
@@ -264,6 +269,8 @@ static int put_update(struct sf_publish *p, struct sf_err *err)
 
 static int keep(struct sf_publish *p, struct sf_err *err)
 {
+	/* Whatever the store says: one that waits would wake us for ever. */
+	bool updated = take_update(p);
 	int res = 0;
 
 	if (p->lease) {
@@ -273,7 +280,7 @@ static int keep(struct sf_publish *p, struct sf_err *err)
 			res = 0;
 		}
 	}
-	if (!res)
+	if (!res && updated)
 		res = put_update(p, err);
 	return res ? res : check_keys(p, err);
 }

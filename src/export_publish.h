@@ -18,8 +18,8 @@ struct sf_publish;
 struct sf_publish_config {
 	struct sf_meta *meta;	/* borrowed */
 	const char *name;	/* borrowed until stop */
-	const char *segment;	/* the documents; copied */
-	const char *rpc;
+	const char *segment;	/* copied */
+	const char *rpc;	/* borrowed until stop */
 	unsigned int lease_s;	/* 0: none */
 	bool force;
 	/* What sf_publish_check() saw: an owner that has been asked. */

@@ -18,6 +18,7 @@
 #include "err.h"
 #include "export.h"
 #include "export_memory.h"
+#include "export_publish.h"
 #include "handshake.h"
 #include "log.h"
 #include "meta.h"
@@ -33,6 +34,8 @@ struct store {
 	int64_t lease[2];
 	int64_t granted;
 	atomic_bool lease_dead;
+	atomic_int keepalive_fails;
+	atomic_uint keepalives;
 	int put_segment_fails;
 	char history[256];		/* "+rpc+seg-rpc-seg" */
 };
@@ -112,6 +115,9 @@ static int fake_keepalive(void *priv, int64_t lease, struct sf_err *err)
 {
 	struct store *s = priv;
 
+	s->keepalives++;
+	if (s->keepalive_fails)
+		return sf_err_set(err, s->keepalive_fails, "no answer");
 	return s->lease_dead ? -ENOENT : 0;
 }
 
@@ -342,6 +348,31 @@ static void a_lost_lease_is_replaced(void **state)
 	assert_int_equal(s->granted, 2);
 	assert_int_equal(s->lease[SF_META_RPC], 2);
 	sf_export_stop(x);
+}
+
+/* It waits for the store as everything else does, and is not forgotten. */
+static void a_new_descriptor_waits_for_the_store(void **state)
+{
+	struct store *s = *state;
+	struct sf_publish_config config = {
+		.meta = s->meta, .name = "me", .segment = "{\"first\":1}",
+		.rpc = "{\"rpc\":1}", .lease_s = 1,
+	};
+	struct sf_publish *p = NULL;
+
+	assert_int_equal(sf_publish_start(&p, &config, NULL), 0);
+	assert_int_equal(sf_publish_update(p, "{\"second\":2}"), 0);
+	wait_until_holds(s, SF_META_SEGMENT, "second");
+	s->keepalive_fails = -ECONNREFUSED;
+	s->keepalives = 0;
+	assert_int_equal(sf_publish_update(p, "{\"third\":3}"), 0);
+	let_it_look();
+	assert_in_range(s->keepalives, 1, 4);
+	assert_true(holds(s, SF_META_SEGMENT, "second"));
+	s->keepalive_fails = 0;
+	wait_until_holds(s, SF_META_SEGMENT, "third");
+	sf_publish_stop(p);
+	assert_null(s->value[SF_META_SEGMENT]);
 }
 
 static void a_foreign_owner_is_left_alone_while_it_lives(void **state)
@@ -605,6 +636,7 @@ int main(void)
 		TEST(nothing_is_half_published),
 		TEST(lost_keys_are_put_again),
 		TEST(a_lost_lease_is_replaced),
+		TEST(a_new_descriptor_waits_for_the_store),
 		TEST(a_foreign_owner_is_left_alone_while_it_lives),
 		TEST(bad_names_are_refused),
 		TEST(handshakes_are_answered),
