@@ -240,7 +240,7 @@ shift_by() {
 }
 
 @test "a file that is cut short costs no more than what is gone" {
-	local a
+	local a n
 	pattern 1048576 >file
 	start_exporter one --buffer "file=$PWD/file"
 	a=$(address one)
@@ -250,7 +250,9 @@ shift_by() {
 	run ! wire one write "$(shift_by "$a" 8000)" 65536 <zeros
 	run ! wire one write "$(shift_by "$a" 8000)" 1000 < <(head -c 1000 zeros)
 	[ "$(wire one read "$a" 4096 | sha)" = "$(pattern 4096 | sha)" ]
-	[ "$(grep -c 'truncated' "$(log_of one)")" = 1 ]
+	# Not a line each, if they come at once.
+	n=$(grep -c 'truncated' "$(log_of one)")
+	[ "$n" -ge 1 ] && [ "$n" -le $((SLOW > 1 ? 3 : 1)) ]
 	stop one
 	[ "$STATUS" = 0 ]
 }
