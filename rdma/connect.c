@@ -145,12 +145,11 @@ static int call(struct sf_rdma_connect *c, const char *body, bool untyped,
 		struct sf_blob **reply)
 {
 	int left = sf_ms_left(c->deadline_ms);
-	int ret = sf_handshake_call(c->seg->rpc_host, c->seg->rpc_port,
-				    untyped ? SF_HANDSHAKE_UNTYPED
-					    : SF_HANDSHAKE_CONNECTION,
-				    body, SF_HANDSHAKE_MAX_DEFAULT,
-				    left > 0 ? (unsigned int)left : 1, reply,
-				    &c->err);
+	int ret = sf_handshake_call_unless(
+		c->rdma->closing_fd, c->seg->rpc_host, c->seg->rpc_port,
+		untyped ? SF_HANDSHAKE_UNTYPED : SF_HANDSHAKE_CONNECTION, body,
+		SF_HANDSHAKE_MAX_DEFAULT, left > 0 ? (unsigned int)left : 1,
+		reply, &c->err);
 
 	switch (ret) {
 	case 0:

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -88,20 +89,29 @@ static void rdma_close(void *priv)
 {
 	struct sf_rdma *rdma = priv;
 
-	/* Handshakes that nobody waits for end within their limit. */
+	/* Of handshakes there are only those that nobody waits for. */
+	if (rdma->closing_fd >= 0)
+		eventfd_write(rdma->closing_fd, 1);
 	sf_workers_free(rdma->workers);
 	sf_rdma_reaper_free(rdma->reaper);
 	close_devices(rdma);
 	if (rdma->own_config)
 		sf_rdma_config_fini(&rdma->config);
+	if (rdma->closing_fd >= 0)
+		close(rdma->closing_fd);
 	pthread_mutex_destroy(&rdma->lock);
 	free(rdma);
 }
 
 static int start_threads(struct sf_rdma *rdma, struct sf_err *err)
 {
-	int ret = sf_workers_new(&rdma->workers, WORKERS, "sf-rdma-conn");
+	int ret = 0;
 
+	rdma->closing_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (rdma->closing_fd < 0)
+		ret = -errno;
+	if (!ret)
+		ret = sf_workers_new(&rdma->workers, WORKERS, "sf-rdma-conn");
 	if (!ret)
 		ret = sf_rdma_reaper_new(&rdma->reaper);
 	if (ret)
@@ -135,6 +145,7 @@ static int rdma_open(void **priv, const struct sf_transport_config *config,
 	if (!rdma)
 		return sf_err_set(err, -ENOMEM, "rdma: out of memory");
 	pthread_mutex_init(&rdma->lock, NULL);
+	rdma->closing_fd = -1;
 	TAILQ_INIT(&rdma->peers);
 	make_name(rdma);
 	ret = take_config(rdma, config, err);

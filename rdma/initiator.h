@@ -73,6 +73,7 @@ struct sf_rdma {
 	bool own_config;	/* to be freed with us */
 	unsigned int handshake_ms;	/* limit of one handshake */
 	struct sf_workers *workers;
+	int closing_fd;		/* readable: handshakes are of no use now */
 	struct sf_rdma_reaper *reaper;
 	char server_name[128];
 	unsigned int nr_devs;

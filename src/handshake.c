@@ -25,20 +25,31 @@
 #include "handshake_frame.h"
 #include "net.h"
 
-static int wait_for(int fd, short events, uint64_t deadline_ms)
+/* What ends a call before its time. */
+struct limit {
+	uint64_t deadline_ms;
+	int cancel_fd;
+};
+
+static int wait_for(int fd, short events, const struct limit *limit)
 {
-	struct pollfd p = { .fd = fd, .events = events };
+	struct pollfd p[] = {
+		{ .fd = fd, .events = events },
+		{ .fd = limit->cancel_fd, .events = POLLIN },
+	};
 	int n;
 
 	do
-		n = poll(&p, 1, sf_ms_left(deadline_ms));
+		n = poll(p, 2, sf_ms_left(limit->deadline_ms));
 	while (n < 0 && errno == EINTR);
 	if (n < 0)
 		return -errno;
+	if (p[1].revents)
+		return -ECANCELED;
 	return n ? 0 : -ETIMEDOUT;
 }
 
-static int connect_one(const struct addrinfo *ai, uint64_t deadline_ms)
+static int connect_one(const struct addrinfo *ai, const struct limit *limit)
 {
 	const int on = 1;
 	socklen_t len = sizeof(int);
@@ -51,7 +62,7 @@ static int connect_one(const struct addrinfo *ai, uint64_t deadline_ms)
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 	if (connect(fd, ai->ai_addr, ai->ai_addrlen) == 0)
 		return fd;
-	ret = errno == EINPROGRESS ? wait_for(fd, POLLOUT, deadline_ms) :
+	ret = errno == EINPROGRESS ? wait_for(fd, POLLOUT, limit) :
 				     -errno;
 	if (!ret && getsockopt(fd, SOL_SOCKET, SO_ERROR, &why, &len) < 0)
 		ret = -errno;
@@ -62,7 +73,7 @@ static int connect_one(const struct addrinfo *ai, uint64_t deadline_ms)
 }
 
 /* The addresses in their order, until one takes the call. */
-static int connect_any(const char *host, uint16_t port, uint64_t deadline_ms,
+static int connect_any(const char *host, uint16_t port, const struct limit *limit,
 		       struct sf_err *err)
 {
 	struct addrinfo *list;
@@ -73,8 +84,8 @@ static int connect_any(const char *host, uint16_t port, uint64_t deadline_ms,
 		return fd;
 	fd = -EHOSTUNREACH;
 	for (struct addrinfo *ai = list; ai; ai = ai->ai_next) {
-		fd = connect_one(ai, deadline_ms);
-		if (fd >= 0 || fd == -ETIMEDOUT)
+		fd = connect_one(ai, limit);
+		if (fd >= 0 || fd == -ETIMEDOUT || fd == -ECANCELED)
 			break;
 	}
 	freeaddrinfo(list);
@@ -84,7 +95,7 @@ static int connect_any(const char *host, uint16_t port, uint64_t deadline_ms,
 }
 
 static int send_request(int fd, enum sf_handshake_type type, const char *body,
-			uint64_t deadline_ms)
+			const struct limit *limit)
 {
 	uint8_t head[SF_HANDSHAKE_HEADER_MAX];
 	size_t head_len = sf_handshake_header(head, type, strlen(body));
@@ -100,7 +111,7 @@ static int send_request(int fd, enum sf_handshake_type type, const char *body,
 		int ret;
 
 		if (n < 0 && errno == EAGAIN) {
-			ret = wait_for(fd, POLLOUT, deadline_ms);
+			ret = wait_for(fd, POLLOUT, limit);
 			if (ret < 0)
 				return ret;
 			continue;
@@ -122,7 +133,7 @@ static int send_request(int fd, enum sf_handshake_type type, const char *body,
 }
 
 /* Exactly LEN bytes. -ENODATA: the peer closed first. */
-static int receive(int fd, void *buf, size_t len, uint64_t deadline_ms)
+static int receive(int fd, void *buf, size_t len, const struct limit *limit)
 {
 	size_t done = 0;
 
@@ -135,7 +146,7 @@ static int receive(int fd, void *buf, size_t len, uint64_t deadline_ms)
 		if (n > 0) {
 			done += (size_t)n;
 		} else if (errno == EAGAIN) {
-			ret = wait_for(fd, POLLIN, deadline_ms);
+			ret = wait_for(fd, POLLIN, limit);
 			if (ret < 0)
 				return ret;
 		} else if (errno != EINTR) {
@@ -155,7 +166,7 @@ static int receive_failed(int ret, struct sf_err *err)
 
 /* The length counts the type byte; an untyped reply has none. */
 static int receive_reply(int fd, enum sf_handshake_type type, size_t max_len,
-			 uint64_t deadline_ms, struct sf_blob **reply,
+			 const struct limit *limit, struct sf_blob **reply,
 			 struct sf_err *err)
 {
 	uint8_t head[SF_HANDSHAKE_HEADER_MAX];
@@ -164,7 +175,7 @@ static int receive_reply(int fd, enum sf_handshake_type type, size_t max_len,
 	uint64_t len;
 	int ret;
 
-	ret = receive(fd, head, sizeof(head), deadline_ms);
+	ret = receive(fd, head, sizeof(head), limit);
 	if (ret < 0)
 		return receive_failed(ret, err);
 	len = sf_handshake_length(head);
@@ -181,7 +192,7 @@ static int receive_reply(int fd, enum sf_handshake_type type, size_t max_len,
 		return sf_err_set(err, -ENOMEM, "out of memory");
 	if (!typed)
 		blob->data[0] = (char)head[SF_HANDSHAKE_LEN_BYTES];
-	ret = receive(fd, blob->data + !typed, (size_t)len - 1, deadline_ms);
+	ret = receive(fd, blob->data + !typed, (size_t)len - 1, limit);
 	if (ret < 0) {
 		sf_blob_put(blob);
 		return receive_failed(ret, err);
@@ -190,28 +201,39 @@ static int receive_reply(int fd, enum sf_handshake_type type, size_t max_len,
 	return 0;
 }
 
-int sf_handshake_call(const char *host, uint16_t port,
-		      enum sf_handshake_type type, const char *body,
-		      size_t max_len, unsigned int timeout_ms,
-		      struct sf_blob **reply, struct sf_err *err)
+int sf_handshake_call_unless(int cancel_fd, const char *host, uint16_t port,
+			     enum sf_handshake_type type, const char *body,
+			     size_t max_len, unsigned int timeout_ms,
+			     struct sf_blob **reply, struct sf_err *err)
 {
-	uint64_t deadline_ms = sf_now_ms() + timeout_ms;
+	const struct limit l = { .deadline_ms = sf_now_ms() + timeout_ms,
+				 .cancel_fd = cancel_fd };
+	const struct limit *limit = &l;
 	int fd, ret;
 
-	fd = connect_any(host, port, deadline_ms, err);
+	fd = connect_any(host, port, limit, err);
 	if (fd < 0) {
 		sf_err_prefix(err, "%s port %u", host, port);
 		return fd;
 	}
-	ret = send_request(fd, type, body, deadline_ms);
+	ret = send_request(fd, type, body, limit);
 	if (ret == -EPIPE || ret == -ECONNRESET)
 		ret = receive_failed(-ENODATA, err);
 	else if (ret < 0)
 		sf_err_set(err, ret, "cannot send: %s", strerror(-ret));
 	else
-		ret = receive_reply(fd, type, max_len, deadline_ms, reply, err);
+		ret = receive_reply(fd, type, max_len, limit, reply, err);
 	close(fd);
 	if (ret < 0)
 		sf_err_prefix(err, "%s port %u", host, port);
 	return ret;
+}
+
+int sf_handshake_call(const char *host, uint16_t port,
+		      enum sf_handshake_type type, const char *body,
+		      size_t max_len, unsigned int timeout_ms,
+		      struct sf_blob **reply, struct sf_err *err)
+{
+	return sf_handshake_call_unless(-1, host, port, type, body, max_len,
+					timeout_ms, reply, err);
 }

@@ -35,6 +35,12 @@ int sf_handshake_call(const char *host, uint16_t port,
 		      enum sf_handshake_type type, const char *body,
 		      size_t max_len, unsigned int timeout_ms,
 		      struct sf_blob **reply, struct sf_err *err);
+/* The same, but it gives up with -ECANCELED when CANCEL_FD (-1: none) is
+ * readable. Only the resolver does not look at that. */
+int sf_handshake_call_unless(int cancel_fd, const char *host, uint16_t port,
+			     enum sf_handshake_type type, const char *body,
+			     size_t max_len, unsigned int timeout_ms,
+			     struct sf_blob **reply, struct sf_err *err);
 
 /*
  * Server. A handler gets a request that is valid JSON text (NUL-terminated)

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <time.h>
@@ -465,6 +466,29 @@ static int call_fake(struct fake *f, size_t max_len, unsigned int timeout_ms,
 	return res;
 }
 
+static void a_call_that_nobody_wants_ends(void **state)
+{
+	struct sockaddr_in sin = { .sin_family = AF_INET };
+	socklen_t len = sizeof(sin);
+	int listener = socket(AF_INET, SOCK_STREAM, 0), wake = eventfd(1, 0);
+	struct sf_blob *reply = NULL;
+	struct sf_err err = { 0 };
+
+	sin.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	assert_int_equal(bind(listener, (struct sockaddr *)&sin, len), 0);
+	assert_int_equal(listen(listener, 1), 0);
+	getsockname(listener, (struct sockaddr *)&sin, &len);
+	/* Nobody ever answers. */
+	assert_int_equal(sf_handshake_call_unless(wake, "127.0.0.1",
+						  ntohs(sin.sin_port),
+						  SF_HANDSHAKE_PROBE, "{}", 64,
+						  600000, &reply, &err),
+			 -ECANCELED);
+	assert_null(reply);
+	close(wake);
+	close(listener);
+}
+
 static void bad_replies_are_eproto(void **state)
 {
 	static const char good[] = "\x05\0\0\0\0\0\0\0\x03" "null";
@@ -509,6 +533,7 @@ int main(void)
 		TEST(slow_clients_run_out_of_time),
 		TEST(the_backlog_is_served_later),
 		TEST(memory_is_bounded),
+		cmocka_unit_test(a_call_that_nobody_wants_ends),
 		cmocka_unit_test(bad_replies_are_eproto),
 		cmocka_unit_test_setup_teardown(
 			a_blocking_handler_holds_up_nobody, setup_blocking,
