@@ -412,10 +412,7 @@ static void attach(struct sf_rdma_peer *p, struct sf_rdma_connect *c)
 
 	show(c->pair, c);
 	sf_pair_connected(&c->pair->health);
-	ep->peer = p;
-	ep->pair = c->pair;
-	c->pair->ep = ep;
-	TAILQ_INSERT_TAIL(&p->endpoints, ep, link);
+	sf_rdma_endpoint_attach(ep, c->pair);
 	p->nr_qps = c->nr_qps;
 	p->connect_error = 0;
 	/* What happened meanwhile has not reached this one. */

@@ -139,6 +139,19 @@ int sf_rdma_endpoint_new(struct sf_rdma_endpoint **out,
 	return 0;
 }
 
+void sf_rdma_endpoint_attach(struct sf_rdma_endpoint *ep,
+			     struct sf_rdma_pair *pair)
+{
+	struct sf_rdma_peer *p = pair->peer;
+
+	ep->peer = p;
+	ep->pair = pair;
+	pair->ep = ep;
+	TAILQ_INSERT_TAIL(&p->endpoints, ep, link);
+	/* Whoever finds it there sees its peer too. */
+	atomic_store(&ep->dev->table[ep->id], ep);
+}
+
 void sf_rdma_endpoint_unlist(struct sf_rdma_endpoint *ep)
 {
 	atomic_store(&ep->dev->table[ep->id], NULL);

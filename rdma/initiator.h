@@ -294,6 +294,9 @@ extern const struct sf_rdma_handlers sf_rdma_initiator_handlers;
 /* Takes over QPS (made with depth slots each, capacity reserved). */
 int sf_rdma_endpoint_new(struct sf_rdma_endpoint **out,
 			 struct sf_rdma_dev *dev, struct sf_rdma_qps *qps);
+/* PAIR's from now on; its peer's lock is held. No work was posted before. */
+void sf_rdma_endpoint_attach(struct sf_rdma_endpoint *ep,
+			     struct sf_rdma_pair *pair);
 /* Its queue pairs are destroyed; no callback has it when this returns. */
 void sf_rdma_endpoint_unlist(struct sf_rdma_endpoint *ep);
 void sf_rdma_endpoint_free(struct sf_rdma_endpoint *ep);
