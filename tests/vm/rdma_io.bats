@@ -230,7 +230,8 @@ fsync_uses_both() {
 	moved_by soon sync "$F"
 	echo "before: ${MOVED[*]}" >&2
 	[ "${MOVED[*]}" = "0 0" ]
-	soon dd if=/dev/zero of="$F" bs=1M oflag=direct conv=notrunc status=none
+	soon dd if=/dev/zero of="$F" bs=1M count=4 oflag=direct conv=notrunc \
+		status=none
 	moved_by soon sync "$F"
 	echo "behind: ${MOVED[*]}" >&2
 	[ "${MOVED[0]}" -gt 0 ] && [ "${MOVED[1]}" -gt 0 ]
