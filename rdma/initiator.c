@@ -273,4 +273,5 @@ const struct sf_transport_ops sf_transport_rdma = {
 	.mem_unregister = sf_rdma_mem_unregister,
 	.peer_update = rdma_peer_update,
 	.peer_status = sf_rdma_peer_status,
+	.peer_way = sf_rdma_peer_way,
 };

@@ -343,5 +343,6 @@ void sf_rdma_mem_unregister(void *priv, struct sf_mem *mem);
 
 /* status.c */
 void sf_rdma_peer_status(void *peer, FILE *out);
+int sf_rdma_peer_way(void *peer, struct sf_peer_way *out);
 
 #endif

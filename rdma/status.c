@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* What the status file of a segment says of the RDMA side: a line a pair. */
+/*
+ * What the status file of a segment says of the RDMA side: a line a pair. And
+ * the same in short for one pair, to find a fault by.
+ */
 #include "config.h"
 #include "rdma/initiator.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -101,4 +105,56 @@ void sf_rdma_peer_status(void *peer, FILE *out)
 				    p->pairs[i]->error || p->pairs[i]->wanted))
 			print_pair(p, p->pairs[i], out);
 	pthread_mutex_unlock(&p->lock);
+}
+
+static bool has_failed(const struct sf_rdma_pair *pair)
+{
+	return pair->error && !pair->healed;
+}
+
+/* Of two that were tried: the one that works, or failed first. */
+static bool says_more(const struct sf_rdma_pair *a,
+		      const struct sf_rdma_pair *b)
+{
+	if (!b || has_failed(a) != has_failed(b))
+		return !b || !has_failed(a);
+	return has_failed(a) && a->error_ms < b->error_ms;
+}
+
+static void describe(const struct sf_rdma_pair *pair, struct sf_peer_way *out)
+{
+	int len = snprintf(out->via, sizeof(out->via), "%s -> %.100s@%.64s",
+			   pair->dev->ctx->dev.name, pair->peer->server,
+			   pair->remote);
+
+	if (pair->connects)
+		snprintf(out->via + len, sizeof(out->via) - (size_t)len,
+			 ", gid index %" PRIu32 " (%s), mtu %u, %u queue pairs",
+			 pair->gid.index, sf_rdma_gid_kind_name(pair->gid.kind),
+			 pair->mtu, pair->nr_qps);
+	out->failed = NULL;
+	out->text[0] = '\0';
+	if (has_failed(pair)) {
+		out->failed = sf_rdma_stage_name(pair->stage);
+		snprintf(out->text, sizeof(out->text), "%s", pair->text);
+	}
+}
+
+int sf_rdma_peer_way(void *peer, struct sf_peer_way *out)
+{
+	const struct sf_rdma_pair *best = NULL, *pair;
+	struct sf_rdma_peer *p = peer;
+
+	pthread_mutex_lock(&p->lock);
+	for (size_t i = 0;
+	     i < (size_t)p->rdma->nr_devs * SF_RDMA_REMOTES_MAX; i++) {
+		pair = p->pairs[i];
+		if (pair && (pair->connects || pair->error) &&
+		    says_more(pair, best))
+			best = pair;
+	}
+	if (best)
+		describe(best, out);
+	pthread_mutex_unlock(&p->lock);
+	return best ? 0 : -ENOENT;
 }

@@ -210,6 +210,26 @@ void sf_engine_status(struct sf_engine *e, const char *name, FILE *out)
 	session_put(s);
 }
 
+int sf_engine_way(struct sf_engine *e, const char *name,
+		  struct sf_peer_way *out)
+{
+	struct sf_session *s = session_lookup(e, name);
+	struct sf_peer *peer;
+	int res = -ENOENT;
+
+	if (!s)
+		return res;
+	for (unsigned int i = 0; i < e->nr_backends && res; i++) {
+		pthread_mutex_lock(&s->lock);
+		peer = s->peers[i];
+		pthread_mutex_unlock(&s->lock);
+		if (peer)
+			res = sf_peer_way(peer, out);
+	}
+	session_put(s);
+	return res;
+}
+
 void sf_engine_stats(struct sf_engine *e, struct sf_engine_stats *st)
 {
 	st->reads = atomic_load(&e->count.reads);

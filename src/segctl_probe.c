@@ -23,6 +23,7 @@
 #include "net.h"
 #include "segctl_pump.h"
 #include "segment.h"
+#include "transfer.h"
 
 struct probe {
 	struct segctl *s;
@@ -70,7 +71,9 @@ static bool try_metadata(struct probe *p, const char *name)
 		status = segctl_lookup(p->s, name, &p->seg, &err);
 	if (status) {
 		p->status = status;
-		step(p, "metadata", false, "%s", err.text);
+		/* A device that is asked for is opened by then. */
+		step(p, status == SF_EXIT_FAILURE ? "INIT" : "metadata", false,
+		     "%s", err.text);
 		return false;
 	}
 	step(p, "metadata", true, "%s: protocol %s, %" PRIu32
@@ -138,10 +141,11 @@ static int connect_to(const struct addrinfo *a, unsigned int timeout_ms)
 
 static bool try_connect(struct probe *p)
 {
+	bool data = has_data_port(p->seg);
 	char text[SF_NET_TEXT_MAX] = "";
 	int res = -EADDRNOTAVAIL;
 
-	if (!p->seg->tcp_data_port) {
+	if (data && !p->seg->tcp_data_port) {
 		step(p, "connect", false, "the descriptor has no data port");
 		return false;
 	}
@@ -149,8 +153,8 @@ static bool try_connect(struct probe *p)
 		sf_net_format(text, a->ai_addr, a->ai_addrlen);
 		res = connect_to(a, p->s->core.connect_timeout_ms);
 	}
-	step(p, "connect", !res, "data port %s%s%s", text, res ? ": " : "",
-	     res ? strerror(-res) : "");
+	step(p, "connect", !res, "%s port %s%s%s", data ? "data" : "handshake",
+	     text, res ? ": " : "", res ? strerror(-res) : "");
 	return !res;
 }
 
@@ -183,7 +187,7 @@ static void try_handshake(struct probe *p)
 		sf_blob_put(reply);
 }
 
-static void try_read(struct probe *p)
+static enum sf_exit read_byte(struct probe *p, struct sf_err *err)
 {
 	struct segctl_range range = {
 		.seg = sf_segment_get(p->seg),
@@ -196,17 +200,76 @@ static void try_read(struct probe *p)
 		.range = &range,
 		.op = SF_READ,
 	};
+	enum sf_exit status = segctl_pump_run(&pump, err);
+
+	segctl_range_fini(&range);
+	return status;
+}
+
+static void try_read(struct probe *p)
+{
 	struct sf_err err = { 0 };
 	enum sf_exit status;
 
 	if (!p->seg->nr_buffers) {
 		step(p, "read", true, "nothing to read: no buffers");
-	} else {
-		status = segctl_pump_run(&pump, &err);
-		step(p, "read", !status, "%s", status ? err.text
-						      : "one byte");
+		return;
 	}
-	segctl_range_fini(&range);
+	status = read_byte(p, &err);
+	step(p, "read", !status, "%s", status ? err.text : "one byte");
+}
+
+/* The stages after "connect", in their order. The first thing that a device is
+ * needed for is INIT, so nothing is known of a handshake before one that
+ * failed. */
+static const char *const stages[] = {
+	"handshake", "INIT", "RTR", "RTS", "completion",
+};
+
+#define NR_STAGES (sizeof(stages) / sizeof(stages[0]))
+
+static void tell_stages(struct probe *p, const char *failed, const char *via,
+			const char *text)
+{
+	for (size_t i = 0; i < NR_STAGES; i++) {
+		if (failed && !strcmp(stages[i], failed)) {
+			step(p, failed, false, "%s%s%s", via, *via ? ": " : "",
+			     text);
+			return;
+		}
+		if (i == 0 && failed && !strcmp(failed, "INIT"))
+			continue;
+		step(p, stages[i], true, "%s",
+		     i == NR_STAGES - 1 ? "one byte was read" : via);
+	}
+}
+
+/* One read makes the connection; its transport says how far it got. */
+static void try_rdma(struct probe *p)
+{
+	struct sf_peer_way way = { 0 };
+	struct sf_err err = { 0 };
+	enum sf_exit status = read_byte(p, &err);
+	int res = sf_engine_way(p->s->ctx->engine, p->seg->name, &way);
+
+	if (res == -EOPNOTSUPP)		/* another transport was asked for */
+		step(p, "read", !status, "%s", status ? err.text : "one byte");
+	else if (!status)
+		tell_stages(p, NULL, way.via, "");
+	else if (res)
+		tell_stages(p, "INIT", "", err.code == -ENODEV ?
+			    "no RDMA device can be used here" : err.text);
+	else if (!way.failed)
+		tell_stages(p, "completion", way.via, err.text);
+	else if (!strcmp(way.failed, "metadata"))
+		step(p, way.failed, false, "%s: %s", way.via, way.text);
+	else if (!strcmp(way.failed, "resolve") ||
+		 !strcmp(way.failed, "connect"))
+		/* That much has worked just now: what did not come is the
+		 * answer. */
+		tell_stages(p, stages[0], way.via, way.text);
+	else
+		tell_stages(p, way.failed, way.via, way.text);
 }
 
 static void probe(struct probe *p, const char *name)
@@ -215,11 +278,14 @@ static void probe(struct probe *p, const char *name)
 
 	if (!try_metadata(p, name))
 		return;
-	reachable = try_resolve(p) &&
-		    (!has_data_port(p->seg) || try_connect(p));
-	try_handshake(p);
-	if (reachable)
-		try_read(p);
+	reachable = try_resolve(p) && try_connect(p);
+	if (has_data_port(p->seg) || !p->seg->nr_buffers) {
+		try_handshake(p);
+		if (reachable)
+			try_read(p);
+	} else if (reachable) {
+		try_rdma(p);
+	}
 }
 
 enum sf_exit segctl_probe(struct segctl *s, char **args, int nr)

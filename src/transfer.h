@@ -113,6 +113,10 @@ void sf_transfer_cancel(struct sf_engine *e, struct sf_transfer *t);
 /* "key: value" lines about NAME's session: transport, peers, state, first and
  * last error with their ages. Nothing when there has been no I/O. */
 void sf_engine_status(struct sf_engine *e, const char *name, FILE *out);
+/* How far the way to NAME's owner got, if its transport has stages to tell of.
+ * -ENOENT: there has been no I/O; -EOPNOTSUPP. */
+int sf_engine_way(struct sf_engine *e, const char *name,
+		  struct sf_peer_way *out);
 
 struct sf_engine_stats {
 	uint64_t reads, writes, read_bytes, written_bytes, errors, retries;

@@ -189,3 +189,8 @@ void sf_peer_status(struct sf_peer *p, FILE *out)
 	if (p->ops->peer_status)
 		p->ops->peer_status(p->priv, out);
 }
+
+int sf_peer_way(struct sf_peer *p, struct sf_peer_way *out)
+{
+	return p->ops->peer_way ? p->ops->peer_way(p->priv, out) : -EOPNOTSUPP;
+}

@@ -162,6 +162,18 @@ void sf_peer_cancel(struct sf_peer *p, struct sf_io *io);
  * last error. Never keys or payload. */
 void sf_peer_status(struct sf_peer *p, FILE *out);
 
+/* How far connecting to a peer got, for who looks for a fault. */
+struct sf_peer_way {
+	const char *failed;	/* the stage that failed first, since something
+				 * worked; NULL: none */
+	char via[256];		/* local end -> remote end, how connected */
+	char text[320];		/* what was wrong, with the peer's own words */
+};
+
+/* -EOPNOTSUPP: this transport has no stages. -ENOENT: nothing has been tried
+ * yet. */
+int sf_peer_way(struct sf_peer *p, struct sf_peer_way *out);
+
 struct sf_transport_ops {
 	const char *name;
 	enum sf_protocol proto;
@@ -181,6 +193,7 @@ struct sf_transport_ops {
 	void (*mem_unregister)(void *priv, struct sf_mem *mem);
 	void (*peer_update)(void *peer, struct sf_segment *seg);
 	void (*peer_status)(void *peer, FILE *out);
+	int (*peer_way)(void *peer, struct sf_peer_way *out);
 };
 
 extern const struct sf_transport_ops sf_transport_null;

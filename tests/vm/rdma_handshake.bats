@@ -250,6 +250,70 @@ heals() {
 	[[ $(status_of two) == *RETRY_EXC* ]]
 }
 
+# ---- segctl probe ----
+
+# probe SEGMENT: the steps and what came of each go to $output, a line each.
+probe() {
+	run --separate-stderr soon segctl --metadata "$ETCD" \
+		--nic "${NIC[0]}" --timeout 3 probe "$1"
+	echo "$output" "$stderr" >&2
+	STEPS=$(awk '/^[a-zA-Z]+ +(ok|failed) / { printf "%s %s,", $1, $2 }' \
+		<<<"$output")
+}
+
+@test "probe goes through all stages" {
+	lied_to
+	local all="metadata ok,resolve ok,connect ok,handshake ok,INIT ok,"
+	all+="RTR ok,RTS ok,completion ok,"
+	probe one
+	[ "$status" = 0 ]
+	[ "$STEPS" = "$all" ]
+	[[ $output == *"${NIC[0]} -> one@${NIC[0]}"*mtu* ]]
+	probe two
+	[ "$status" = 0 ]
+	[ "$STEPS" = "$all" ]
+	segctl --metadata "$ETCD" --nic "${NIC[0]}" probe --json one |
+		jq -e '.ok and (.steps | length) == 8 and all(.steps[]; .ok)'
+}
+
+@test "probe says which stage failed, in the peer's words" {
+	lied_to
+	mode liar reject
+	probe two
+	[ "$status" = 5 ]
+	[ "$STEPS" = "metadata ok,resolve ok,connect ok,handshake failed," ]
+	[[ $output == *"the peer says: Peer nic not found in that server" ]]
+	mode liar silence
+	probe two
+	[ "$status" = 5 ]
+	[ "$STEPS" = "metadata ok,resolve ok,connect ok,handshake failed," ]
+	# Nobody is there.
+	mode liar honest
+	owner_at two "$(free_port)"
+	probe two
+	[ "$status" = 5 ]
+	[ "$STEPS" = "metadata ok,resolve ok,connect failed," ]
+	[[ $output == *refused ]]
+	run -5 --separate-stderr soon segctl --metadata "$ETCD" \
+		--nic "${NIC[0]}" probe --json two
+	jq -e '.ok == false and .steps[-1].step == "connect"' <<<"$output"
+}
+
+@test "probe of a killed exporter ends at its handshake port" {
+	start_exporter one --protocol rdma --nic "${NIC[0]}" \
+		--buffer size=64K,location=cpu:0
+	local segment rpc
+	segment=$(stored one)
+	rpc=$(soon etcdctl get --print-value-only mooncake/rpc_meta/one)
+	stop one KILL || :
+	put mooncake/ram/one "$segment"
+	put mooncake/rpc_meta/one "$rpc"
+	probe one
+	[ "$status" = 5 ]
+	[ "$STEPS" = "metadata ok,resolve ok,connect failed," ]
+	[[ $output == *refused ]]
+}
+
 @test "nothing of all this leaves a QP" {
 	start_exporter one --protocol rdma --nic "${NIC[0]}" \
 		--buffer size=256K,location=cpu:0,fill=offset

@@ -205,7 +205,8 @@ fsync_uses_both() {
 	data_of one | cmp -n 3000001 - "$src"
 	run -0 soon segctl --metadata "$ETCD" probe one
 	echo "$output" >&2
-	[[ $output == *handshake* && $output == *read* ]]
+	[[ $output == *handshake*RTS*completion* ]]
+	[[ $output != *failed* ]]
 	run -0 soon segctl --metadata "$ETCD" bench --op read --block 64K \
 		--jobs 2 --time 1 --json one
 	[ "$(jq '.mb_per_s > 0' <<<"$output")" = true ]
