@@ -292,7 +292,7 @@ static int set_up_log(struct sf_err *err)
 	if (sf_log_parse_mask(env, &mask) < 0)
 		return sf_err_set(err, -EINVAL,
 				  "SEGFS_DEBUG=%s: no such module; there are "
-				  "core, meta, tcp and all", env);
+				  "core, meta, tcp, rdma and all", env);
 	sf_log_debug_mask = mask;
 	return 0;
 }

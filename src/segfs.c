@@ -172,7 +172,7 @@ static int set_up_log(const struct cmdline *c, struct sf_err *err)
 	if (env && sf_log_parse_mask(env, &mask) < 0)
 		return sf_err_set(err, -EINVAL,
 				  "SEGFS_DEBUG=%s: no such module; there are "
-				  "core, meta, tcp, fs and all", env);
+				  "core, meta, tcp, rdma, fs and all", env);
 	if (c->debug && !mask)
 		mask = ~0u;
 	sf_log_debug_mask = mask;

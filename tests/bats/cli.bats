@@ -66,7 +66,7 @@ says() {
 		segfs a b -o remount,ro
 	misuse_of "ca=/no/such: No such file or directory" \
 		segfs a b -o ca=/no/such
-	SEGFS_DEBUG=foo misuse_of "SEGFS_DEBUG=foo: no such module; there are core, meta, tcp, fs and all" \
+	SEGFS_DEBUG=foo misuse_of "SEGFS_DEBUG=foo: no such module; there are core, meta, tcp, rdma, fs and all" \
 		segfs a b
 }
 
