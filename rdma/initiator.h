@@ -321,7 +321,7 @@ char *sf_rdma_bounce_mem(const struct sf_rdma_endpoint *ep, int chunk);
 uint32_t sf_rdma_bounce_lkey(const struct sf_rdma_endpoint *ep);
 void sf_rdma_bounce_free(struct sf_rdma_bounce *b);	/* NULL is fine */
 
-/* connect.c */
+/* connect.c; the rest of it is in connect.h */
 /* PAIR is to be connected: start with it, or with another one that is wanted,
  * unless a connect is running. False: not now (p->connect_error says why). */
 bool sf_rdma_connect_want(struct sf_rdma_peer *p, struct sf_rdma_pair *pair);

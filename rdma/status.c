@@ -4,7 +4,7 @@
  * the same in short for one pair, to find a fault by.
  */
 #include "config.h"
-#include "rdma/initiator.h"
+#include "rdma/connect.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -121,6 +121,13 @@ static bool says_more(const struct sf_rdma_pair *a,
 	return has_failed(a) && a->error_ms < b->error_ms;
 }
 
+static void fail_at(struct sf_peer_way *out, enum sf_rdma_stage stage,
+		    const char *text)
+{
+	out->failed = sf_rdma_stage_name(stage);
+	snprintf(out->text, sizeof(out->text), "%s", text);
+}
+
 static void describe(const struct sf_rdma_pair *pair, struct sf_peer_way *out)
 {
 	int len = snprintf(out->via, sizeof(out->via), "%s -> %.100s@%.64s",
@@ -134,10 +141,8 @@ static void describe(const struct sf_rdma_pair *pair, struct sf_peer_way *out)
 			 pair->mtu, pair->nr_qps);
 	out->failed = NULL;
 	out->text[0] = '\0';
-	if (has_failed(pair)) {
-		out->failed = sf_rdma_stage_name(pair->stage);
-		snprintf(out->text, sizeof(out->text), "%s", pair->text);
-	}
+	if (has_failed(pair))
+		fail_at(out, pair->stage, pair->text);
 }
 
 int sf_rdma_peer_way(void *peer, struct sf_peer_way *out)
@@ -153,8 +158,13 @@ int sf_rdma_peer_way(void *peer, struct sf_peer_way *out)
 		    says_more(pair, best))
 			best = pair;
 	}
-	if (best)
-		describe(best, out);
+	pair = best;
+	if (!pair && p->connect)
+		pair = p->connect->pair;
+	if (pair)
+		describe(pair, out);
+	if (pair && !best)
+		fail_at(out, atomic_load(&p->connect->at), "not done in time");
 	pthread_mutex_unlock(&p->lock);
-	return best ? 0 : -ENOENT;
+	return pair ? 0 : -ENOENT;
 }

@@ -18,9 +18,9 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "err.h"
 #include "segment.h"
 
-struct sf_err;
 struct sf_mem;
 struct sf_peer;
 struct sf_pipe;
@@ -167,7 +167,7 @@ struct sf_peer_way {
 	const char *failed;	/* the stage that failed first, since something
 				 * worked; NULL: none */
 	char via[256];		/* local end -> remote end, how connected */
-	char text[320];		/* what was wrong, with the peer's own words */
+	char text[SF_ERR_TEXT_MAX];	/* what was wrong, the peer's words */
 };
 
 /* -EOPNOTSUPP: this transport has no stages. -ENOENT: nothing has been tried
