@@ -243,7 +243,7 @@ static int check_keys(struct sf_publish *p, struct sf_err *err)
 	return res;
 }
 
-/* The next descriptor is the one to publish from now on. True: there was one. */
+/* The next descriptor is the one to publish from now on. True: there was. */
 static bool take_update(struct sf_publish *p)
 {
 	char *next;
