@@ -73,8 +73,8 @@ static int connect_one(const struct addrinfo *ai, const struct limit *limit)
 }
 
 /* The addresses in their order, until one takes the call. */
-static int connect_any(const char *host, uint16_t port, const struct limit *limit,
-		       struct sf_err *err)
+static int connect_any(const char *host, uint16_t port,
+		       const struct limit *limit, struct sf_err *err)
 {
 	struct addrinfo *list;
 	int fd;

@@ -264,8 +264,8 @@ static uint64_t run(struct bench *b, uint64_t ms)
 	return end_ns - start_ns;
 }
 
-/* Connections are made by the first transfers, several one after the other; they
- * are not what is measured. */
+/* Connections are made by the first transfers, several one after the other;
+ * they are not what is measured. */
 static void warm_up(struct bench *b)
 {
 	uint64_t ms = b->s->time_ms / 4;
