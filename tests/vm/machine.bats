@@ -43,6 +43,27 @@ teardown() {
 	[ "${lines[4]}" -lt 30 ]
 }
 
+@test "between the RDMA devices nobody but the other one answers" {
+	cat >look <<-'EOF'
+	for i in 0 1; do
+	    to=10.9.0.$((2 - i))
+	    ip neigh flush dev veth$i
+	    python3 -c 'import socket, sys
+	s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+	s.bind((sys.argv[1], 0))
+	s.sendto(b"x", (sys.argv[2], 9))' 10.9.0.$((i + 1)) $to
+	    until ip neigh show $to dev veth$i | grep -q lladdr; do
+	        sleep 0.1
+	    done
+	    sleep 1
+	    ip neigh show $to dev veth$i | grep -c \
+	        "lladdr $(cat /sys/class/net/veth$((1 - i))/address)"
+	done
+	EOF
+	run -0 "$RUN" --rdma=crossed --timeout 200 -- bash look
+	[ "$output" = $'1\n1' ]
+}
+
 @test "output is there before the command ends, and a hang is ended" {
 	local start=$SECONDS
 	"$RUN" --timeout 60 -- bash -c 'echo first; exec sleep 1000' \
