@@ -165,6 +165,34 @@ connect_many() {
 	[ "$(grep -c ^0x "$(out_of one)")" = 3 ]
 }
 
+@test "a mount and Mooncake read and write across such a cut" {
+	local n=3145733 a
+	pattern $n >/dev/shm/segfs-rdma-cut
+	MC_MAX_MR_SIZE=1048576 start_exporter one --protocol rdma \
+		--buffer shm=segfs-rdma-cut
+	[ "$(field one '.buffers | map(.length)')" = \
+		'[1048576,1048576,1048576,5]' ]
+	a=$(address one)
+	mount_segfs
+	[ "$(soon dd if="$MNT/one/.segfs/mem" bs=1M count=$n skip=$((a)) \
+		iflag=skip_bytes,count_bytes status=none | sha)" = \
+		"$(pattern $n | sha)" ]
+	[ "$(soon cat "$(buffer one 0)" "$(buffer one 1)" "$(buffer one 2)" \
+		"$(buffer one 3)" | sha)" = "$(pattern $n | sha)" ]
+	mooncake $n
+	ask mc read one "$a" 0 0 $n
+	[ "$(ask mc sha 0)" = "$(pattern $n | sha)" ]
+	ask mc fill 0 3
+	ask mc write one "$a" 0 0 $n
+	[ "$(sha </dev/shm/segfs-rdma-cut)" = "$(ask mc sha 0)" ]
+	pattern 2000000 | soon dd of="$MNT/one/.segfs/mem" bs=1M \
+		seek=$((a + 500000)) oflag=seek_bytes conv=notrunc status=none
+	[ "$(tail -c +500001 /dev/shm/segfs-rdma-cut | head -c 2000000 |
+		sha)" = "$(pattern 2000000 | sha)" ]
+	rm /dev/shm/segfs-rdma-cut
+	stop_mooncake mc
+}
+
 @test "the limit on locked memory is named, with what is needed" {
 	run -1 soon setpriv --reuid=65534 --clear-groups --bounding-set=-all \
 		bash -c 'ulimit -l 64; exec segfs-export --metadata "$0" \
@@ -183,6 +211,39 @@ connect_many() {
 		--protocol rdma --buffer dmabuf=0 <file
 	[[ $output == *"dma-buf"* ]]
 	[ "${#lines[@]}" = 1 ]
+	[ "$(keys)" = "" ]
+}
+
+# with_dmabuf CMD...: FD in its arguments is a dma-buf of 256K.
+with_dmabuf() {
+	timeout 60 python3 - "$@" <<-'EOF'
+	import fcntl, os, struct, sys
+	card = os.open("/dev/dri/card0", os.O_RDWR)
+	dumb = bytearray(struct.pack("<6IQ", 256, 256, 32, 0, 0, 0, 0))
+	fcntl.ioctl(card, 0xc02064b2, dumb)	# DRM_IOCTL_MODE_CREATE_DUMB
+	handle = struct.unpack_from("<I", dumb, 16)[0]
+	prime = bytearray(struct.pack("<IIi", handle, 2, 0))
+	fcntl.ioctl(card, 0xc00c642d, prime)	# DRM_IOCTL_PRIME_HANDLE_TO_FD
+	fd = struct.unpack_from("<i", prime, 8)[0]
+	os.set_inheritable(fd, True)
+	os.execvp(sys.argv[1], [a.replace("FD", str(fd)) for a in sys.argv[1:]])
+	EOF
+}
+
+@test "a dma-buf is measured, and refused by a device that takes none" {
+	modprobe vgem || skip "no device here has dma-bufs"
+	wait_for 10 test -e /dev/dri/card0
+	run -2 with_dmabuf segfs-export --metadata "$ETCD" --name one \
+		--protocol rdma --buffer dmabuf=FD,offset=4096,size=256K
+	[[ $output == *"more than it has (262144)"* ]]
+	run -2 with_dmabuf segfs-export --metadata "$ETCD" --name one \
+		--protocol tcp,rdma --buffer dmabuf=FD
+	[[ $output == *"RDMA only"* ]]
+	run -1 with_dmabuf segfs-export --metadata "$ETCD" --name one \
+		--protocol rdma --buffer dmabuf=FD,offset=4096
+	[[ $output == *rxe0*"cannot register a dma-buf"* ]]
+	[ "${#lines[@]}" = 1 ]
+	[ "$(keys)" = "" ]
 }
 
 @test "connection requests: accepted, repeated, replaced, acknowledged" {
@@ -244,6 +305,20 @@ connect_many() {
 	start_exporter three --buffer size=4096
 	reply=$(connect three "$(request x@rxe0 three@rxe0 '[1]')")
 	[[ $(jq -r .reply_msg <<<"$reply") == *"no RDMA"* ]]
+}
+
+# Soft-RoCE finds no way from an IPv4 address to this one: EINVAL at RTR.
+@test "a peer's GID that leads nowhere does not change ours" {
+	local q reply
+	start_exporter one --protocol rdma --buffer size=4096
+	q=$(request x@rxe0 one@rxe0 '[7]' fe:80:0:0:0:0:0:0:0:0:0:0:0:0:0:9)
+	reply=$(connect one "$q")
+	[[ $(jq -r .reply_msg <<<"$reply") == *RTR* ]]
+	sleep 1
+	gid_is 0 0a:09:00:01
+	reply=$(connect one "$(request y@rxe0 one@rxe0 '[8]')")
+	[ "$(jq -r .reply_msg <<<"$reply")" = "" ]
+	[[ $(jq -r .local_gid <<<"$reply") == *ff:ff:0a:09:00:01 ]]
 }
 
 @test "an old peer's GID comes from its descriptor" {
@@ -330,6 +405,19 @@ says() {
 	wait_for 10 says "$(request x@rxe0 one@rxe0 '[8]')" '^$'
 }
 
+@test "a device whose GID is gone takes no connections until it is back" {
+	start_exporter one --protocol rdma --nic rxe1 --gid-index 1 \
+		--buffer size=4096
+	local q
+	q=$(request x@rxe1 one@rxe1 '[7]' 0:0:0:0:0:0:0:0:0:0:ff:ff:a:9:0:2)
+	says "$q" '^$'
+	ip addr del 10.9.0.2/24 dev veth1
+	wait_for 10 says "$q" 'it has no GID'
+	wait_for 5 is_qps 0
+	ip addr add 10.9.0.2/24 dev veth1
+	wait_for 10 says "$q" '^$'
+}
+
 gid_is() {
 	[ "$(field one ".devices[$1].gid")" = \
 		"00:00:00:00:00:00:00:00:00:00:ff:ff:$2" ]
@@ -397,4 +485,61 @@ gid_is() {
 	stop one
 	is_qps "$qps"
 	[ "$(nr_mrs)" = "$mrs" ]
+}
+
+# Each queue pair of Soft-RoCE is two mappings of its process.
+@test "where there is no room for more, the oldest connections go" {
+	local i had n
+	start_exporter one --protocol rdma --buffer size=4096
+	had=$(cat /proc/sys/vm/max_map_count)
+	n=$(wc -l <"/proc/$(pid_of one)/maps")
+	echo $((n + 500)) >/proc/sys/vm/max_map_count
+	for i in 1 2 3 4 5 6 7 8; do
+		connect one "$(request "x$i@rxe0" one@rxe0 \
+			"$(seq -s, 50 | sed 's/.*/[&]/')")"
+	done >replies
+	echo "$had" >/proc/sys/vm/max_map_count
+	[ "$(jq -r .reply_msg replies | sort -u)" = "" ]
+	n=$(nr_qps)
+	[ "$n" -ge 100 ]
+	[ "$n" -lt 400 ]
+	[ "$(rdma resource show qp -j | jq -c "map(select(.lqpn == $(
+		tail -n 1 replies | jq '.qp_num[49]'))) | map(.state)")" = \
+		'["RTS"]' ]
+	is_running "$(pid_of one)"
+}
+
+@test "ended while it is read: an error for the reader, nothing left" {
+	local qps mrs
+	qps=$(nr_qps)
+	mrs=$(nr_mrs)
+	start_exporter one --protocol rdma --buffer size=8M,fill=offset
+	mount_segfs timeout=5
+	spawn reader python3 "$SEGFS_SRC/tests/vm/keep_reading.py" \
+		"$(buffer one)"
+	wait_for 60 grep -q '^ok' "$(out_of reader)"
+	stop one TERM
+	[ "$STATUS" = 0 ]
+	[ "$(keys)" = "" ]
+	wait_for 30 grep -q '^error' "$(out_of reader)"
+	run ! grep -q '^wrong' "$(out_of reader)"
+	stop reader KILL
+	unmount
+	wait_for 10 is_qps "$qps"
+	[ "$(nr_mrs)" = "$mrs" ]
+}
+
+@test "no key is ever in a log" {
+	local k x keys
+	SEGFS_DEBUG=all start_exporter one --protocol rdma --verbose \
+		--buffer size=4096
+	connect one "$(request x@rxe0 one@rxe0 '[7]')"
+	connect one "$(request x@rxe0 one@nope '[7]')"
+	keys=$(field one '.buffers[].rkey[]')
+	stop one
+	[ -s "$(log_of one)" ]
+	for k in $keys; do
+		x=$(printf %x "$k")
+		run ! grep -qiwE "$k|0*$x|0x0*$x" "$(log_of one)"
+	done
 }
