@@ -27,6 +27,13 @@ require_soft_roce() {
 		skip "needs the Soft-RoCE devices of tests/vm/rxe"
 }
 
+# Each test skips by itself: bats 1.8 takes a file for failed whose setup_file
+# does and that has a teardown_file.
+setup() {
+	require_rdma
+	common_setup
+}
+
 # start_rdma NAME ARGS...: an exporter over all devices.
 start_rdma() {
 	local name=$1

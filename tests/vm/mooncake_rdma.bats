@@ -8,7 +8,6 @@ load helper
 setup_file() {
 	common_setup_file
 	require_mooncake
-	require_rdma
 }
 
 SIZES="1 7 4096 65537 1048575 3000001"

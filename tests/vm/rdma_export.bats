@@ -8,8 +8,12 @@ load ../interop/helper
 
 setup_file() {
 	export BATS_TEST_TIMEOUT=${BATS_TEST_TIMEOUT:-300}
-	[ -e /sys/class/infiniband/rxe0 ] || skip "no rxe0 here"
 	start_etcd
+}
+
+setup() {
+	[ -e /sys/class/infiniband/rxe0 ] || skip "no rxe0 here"
+	common_setup
 }
 
 # field NAME FILTER: of its descriptor.

@@ -5,11 +5,6 @@
 
 load helper
 
-setup_file() {
-	common_setup_file
-	require_rdma
-}
-
 # ---- the exporter, asked wrongly ----
 
 rpc_port() {

@@ -6,11 +6,6 @@
 
 load helper
 
-setup_file() {
-	common_setup_file
-	require_rdma
-}
-
 # exported SIZE [OPTIONS]: one exporter, one mount, $F is its file.
 exported() {
 	start_rdma one --buffer size="$1",location=cpu:0,fill=offset

@@ -7,7 +7,6 @@ load helper
 
 setup_file() {
 	export BATS_TEST_TIMEOUT=${BATS_TEST_TIMEOUT:-240}
-	require_rdma
 	start_etcd
 }
 
