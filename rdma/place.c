@@ -310,7 +310,8 @@ static enum verdict place_flush(struct sf_rdma_peer *p, struct sf_rdma_job *job)
 	}
 	if (wrote && !reached)
 		job->res = nothing_left(p, job, now_ms);
-	job->next = job->io->len;
+	if (!job->res)
+		job->next = job->io->len;	/* no more is to come */
 	sf_rdma_job_fly(p, job);
 	sf_rdma_job_settle(p, job);
 	return PLACED;
