@@ -29,6 +29,7 @@ struct sf_rdma_connect {
 	uint32_t remote_qps[SF_HANDSHAKE_QPS_MAX];
 	unsigned int wanted_qps;	/* the peer wants so many; 0: as is */
 	bool was_short;		/* no whole reply came */
+	bool misled;		/* refused: our GID may not lead there */
 	bool unreachable;	/* the peer, by whatever pair */
 
 	_Atomic(enum sf_rdma_stage) at;	/* what it waits for; anybody reads */

@@ -75,16 +75,26 @@ static int ask(struct sf_rdma_connect *c, bool untyped, struct sf_blob **reply)
 	return ret;
 }
 
-/* Releases before 0.3.11 do not say where they are: the descriptor does. */
-static int published_gid(struct sf_rdma_connect *c)
+/* The remote device as its owner published it; NULL: not, or without a GID. */
+static const struct sf_device *published(const struct sf_rdma_connect *c)
 {
 	const char *name = strchr(c->remote_path, '@') + 1;
 
 	for (uint32_t i = 0; i < c->seg->nr_devices; i++) {
 		const struct sf_device *d = &c->seg->devices[i];
 
-		if (strcmp(d->name, name) || !d->has_gid)
-			continue;
+		if (!strcmp(d->name, name) && d->has_gid)
+			return d;
+	}
+	return NULL;
+}
+
+/* Releases before 0.3.11 do not say where they are: the descriptor does. */
+static int published_gid(struct sf_rdma_connect *c)
+{
+	const struct sf_device *d = published(c);
+
+	if (d) {
 		memcpy(c->remote.gid, d->gid, sizeof(c->remote.gid));
 		c->remote.lid = d->lid;
 		return 0;
@@ -108,6 +118,16 @@ static int take_gid(struct sf_rdma_connect *c,
 	return 0;
 }
 
+static int refused(struct sf_rdma_connect *c, const char *reason)
+{
+	const struct sf_device *d = published(c);
+
+	/* It found that out itself, and may have no other GID to try. */
+	c->misled = d && !sf_rdma_gid_same_family(d->gid, c->gid.gid);
+	return sf_err_set(&c->err, -ECONNREFUSED,
+			  "the peer says: %." REPLY_SHOWN "s", reason);
+}
+
 /* Protocol section 6.3, 3. */
 static int check_reply(struct sf_rdma_connect *c,
 		       const struct sf_handshake_rdma *m)
@@ -116,9 +136,7 @@ static int check_reply(struct sf_rdma_connect *c,
 	    m->nr_qps <= SF_RDMA_QPS_MAX)
 		c->wanted_qps = m->nr_qps;
 	if (*m->reply_msg)
-		return sf_err_set(&c->err, -ECONNREFUSED,
-				  "the peer says: %." REPLY_SHOWN "s",
-				  m->reply_msg);
+		return refused(c, m->reply_msg);
 	if (!*m->local_nic_path && !*m->peer_nic_path)
 		return sf_err_set(&c->err, -EPROTO,
 				  "the peer refused and gave no reason, see "

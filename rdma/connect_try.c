@@ -115,7 +115,7 @@ static int attempt(struct sf_rdma_connect *c, bool untyped)
 	c->err.text[0] = '\0';
 	atomic_store(&c->at, SF_RDMA_INIT);
 	c->wanted_qps = 0;
-	c->was_short = c->unreachable = false;
+	c->was_short = c->unreachable = c->misled = false;
 	if (sf_rdma_context_nth_gid(c->dev->ctx, c->gid_nth, &c->gid)) {
 		c->gid_nth = 0;	/* the table has changed */
 		sf_rdma_context_gid(c->dev->ctx, &c->gid);
@@ -161,7 +161,7 @@ static bool try_again(struct sf_rdma_connect *c, int ret, unsigned int *shorts,
 		c->nr_qps = c->wanted_qps;
 		return true;
 	}
-	if (c->stage == SF_RDMA_RTR && ret == -EINVAL)
+	if (c->misled || (c->stage == SF_RDMA_RTR && ret == -EINVAL))
 		return try_next_gid(c, gids);
 	if (c->was_short && ++*shorts < SHORT_TRIES) {
 		pause_ms(SHORT_PAUSE_MS << (*shorts - 1));

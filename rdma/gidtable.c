@@ -38,12 +38,22 @@ static bool is_link_local(const uint8_t gid[16])
 	return gid[0] == 0xfe && (gid[1] & 0xc0) == 0x80;
 }
 
-/* An IPv4-mapped address of 10/8, 172.16/12 or 100.64/10. */
-static bool is_private_v4(const uint8_t gid[16])
+static bool is_v4(const uint8_t gid[16])
 {
 	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
 
-	if (memcmp(gid, mapped, sizeof(mapped)))
+	return !memcmp(gid, mapped, sizeof(mapped));
+}
+
+bool sf_rdma_gid_same_family(const uint8_t a[16], const uint8_t b[16])
+{
+	return is_v4(a) == is_v4(b);
+}
+
+/* An IPv4-mapped address of 10/8, 172.16/12 or 100.64/10. */
+static bool is_private_v4(const uint8_t gid[16])
+{
+	if (!is_v4(gid))
 		return false;
 	return gid[12] == 10 || (gid[12] == 172 && gid[13] >> 4 == 1) ||
 	       (gid[12] == 100 && gid[13] >> 6 == 1);

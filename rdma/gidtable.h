@@ -29,6 +29,9 @@ unsigned int sf_rdma_gid_rank(const struct sf_rdma_gid *gid);
 /* Link-local on Ethernet, or worse: works by luck; worth a warning. */
 bool sf_rdma_gid_is_dubious(const struct sf_rdma_gid *gid);
 
+/* Both of IPv4, or neither: over RoCE v2 others do not reach each other. */
+bool sf_rdma_gid_same_family(const uint8_t a[16], const uint8_t b[16]);
+
 /* The position in TABLE of the NTH best entry (0: the best), for the retry
  * after a refusal of those before. -ENOENT: there are not so many. */
 int sf_rdma_gid_choose(const struct sf_rdma_gid *table, unsigned int nr,

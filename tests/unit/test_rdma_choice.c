@@ -115,6 +115,17 @@ static void an_index_is_found_or_not(void **state)
 	assert_int_equal(sf_rdma_gid_find(t, NR(t), 9), -ENOENT);
 }
 
+static void families_are_told_apart(void **state)
+{
+	const uint8_t v4[16] = V4(10, 0, 0, 1), other[16] = V4(8, 8, 8, 8);
+	const uint8_t local[16] = LINK_LOCAL, ula[16] = ULA;
+
+	assert_true(sf_rdma_gid_same_family(v4, other));
+	assert_true(sf_rdma_gid_same_family(local, ula));
+	assert_false(sf_rdma_gid_same_family(v4, local));
+	assert_false(sf_rdma_gid_same_family(ula, v4));
+}
+
 static void a_gid_is_there_only_as_it_was(void **state)
 {
 	const struct sf_rdma_gid t[] = {
@@ -360,6 +371,7 @@ int main(void)
 		cmocka_unit_test(infiniband_takes_the_first),
 		cmocka_unit_test(ranks_are_those_of_the_protocol),
 		cmocka_unit_test(an_index_is_found_or_not),
+		cmocka_unit_test(families_are_told_apart),
 		cmocka_unit_test(a_gid_is_there_only_as_it_was),
 		cmocka_unit_test(nic_paths),
 		cmocka_unit_test(equal_sides_use_the_diagonal),

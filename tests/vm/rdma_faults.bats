@@ -253,6 +253,34 @@ both_move_file() {
 	[ "${MOVED[0]}" -gt 30 ] && [ "${MOVED[1]}" -gt 30 ]
 }
 
+# gid_like DEVICE PREFIX: the index of a GID that begins so.
+gid_like() {
+	local i
+	for i in {0..7}; do
+		if grep -q "^$2" "/sys/class/infiniband/$1/ports/1/gids/$i"; then
+			echo "$i"
+			return
+		fi
+	done
+	return 1
+}
+
+@test "peers of two address families are both reached" {
+	start_exporter one --protocol rdma --nic rxe0 \
+		--gid-index "$(gid_like rxe0 fe80)" \
+		--buffer size=1M,location=cpu:0,fill=offset
+	start_exporter two --protocol rdma --nic rxe0 \
+		--buffer size=1M,location=cpu:0,fill=offset
+	mount_segfs nic=rxe0,timeout=10
+	local n
+	for n in one two one; do
+		soon cmp "$(buffer $n)" <(pattern $ONE_MIB)
+		status_of $n >&2
+	done
+	[[ $(status_of one) == *"gid fe:80"* ]]
+	[[ $(status_of two) == *"gid 00:00"* ]]
+}
+
 @test "the only GID gone: an error in time, not a hang" {
 	start_exporter one --protocol rdma --nic rxe0 \
 		--buffer size=1M,location=cpu:0,fill=offset
