@@ -31,6 +31,7 @@ static void show(struct sf_rdma_pair *pair, const struct sf_rdma_connect *c)
 {
 	const struct sf_rdma_endpoint *ep = c->ep;
 
+	memcpy(pair->introduced, c->introduced, sizeof(pair->introduced));
 	memcpy(pair->remote_gid, c->remote.gid, sizeof(pair->remote_gid));
 	pair->mtu = c->mtu;
 	pair->nr_qps = ep->nr_lanes;
@@ -50,6 +51,7 @@ static void attach(struct sf_rdma_peer *p, struct sf_rdma_connect *c)
 	sf_pair_connected(&c->pair->health);
 	sf_rdma_endpoint_attach(ep, c->pair);
 	p->nr_qps = c->nr_qps;
+	p->looks_us_up = c->introduce;
 	p->connect_error = 0;
 	/* What happened meanwhile has not reached this one. */
 	if (p->closing || !sf_rdma_dev_is_usable(c->dev) ||
@@ -144,9 +146,11 @@ static int start(struct sf_rdma_peer *p, struct sf_rdma_pair *pair)
 	c->pair = pair;
 	c->dev = pair->dev;
 	c->nr_qps = p->nr_qps;
+	c->introduce = p->looks_us_up;
 	c->mtu_cap = pair->mtu_cap;
 	c->gid_nth = pair->gid_nth;
 	c->deadline_ms = sf_now_ms() + p->rdma->handshake_ms;
+	memcpy(c->own_name, p->own_name, sizeof(c->own_name));
 	ret = sf_nicpath_join(c->own_path, p->own_name,
 			      pair->dev->ctx->dev.name);
 	if (!ret)

@@ -20,6 +20,8 @@ struct sf_rdma_connect {
 	char own_path[SF_NICPATH_MAX], remote_path[SF_NICPATH_MAX];
 	unsigned int nr_qps, mtu_cap;
 	unsigned int gid_nth;	/* of ours by rank; other peers keep theirs */
+	char own_name[SF_RDMA_NAME_MAX];
+	bool introduce;		/* the peer looks us up, or may do so */
 	uint64_t deadline_ms;
 
 	/* of the attempt that goes on */
@@ -30,6 +32,8 @@ struct sf_rdma_connect {
 	unsigned int wanted_qps;	/* the peer wants so many; 0: as is */
 	bool was_short;		/* no whole reply came */
 	bool misled;		/* refused: our GID may not lead there */
+	bool was_null;		/* refused in the way of old releases */
+	char introduced[SF_INTRODUCED_MAX];	/* as; "": not */
 	bool unreachable;	/* the peer, by whatever pair */
 
 	_Atomic(enum sf_rdma_stage) at;	/* what it waits for; anybody reads */
@@ -57,7 +61,7 @@ int sf_rdma_connect_try(struct sf_rdma_connect *c);
 /* connect_ask.c: one handshake for c->qps and c->gid; UNTYPED as releases do
  * whose frames have no types. 0: c->remote is the peer's answer. Else c->stage,
  * c->err, and what may be done about it: c->wanted_qps, c->was_short,
- * c->unreachable. Blocks up to c->deadline_ms. */
+ * c->was_null, c->unreachable. Blocks up to c->deadline_ms. */
 int sf_rdma_connect_ask(struct sf_rdma_connect *c, bool untyped);
 
 #endif

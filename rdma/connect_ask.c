@@ -18,6 +18,33 @@
 
 #define REPLY_SHOWN "400"	/* bytes of a peer's reason */
 
+/* Be where a peer finds us that does not go by what the handshake says. */
+static int introduce(struct sf_rdma_connect *c)
+{
+	struct sf_device self = {
+		.name = c->dev->ctx->dev.name,
+		.lid = sf_rdma_context_lid(c->dev->ctx),
+		.has_gid = true,
+	};
+	struct sf_err err = { 0 };
+	int ret;
+
+	atomic_store(&c->at, SF_RDMA_METADATA);
+	memcpy(self.gid, c->gid.gid, sizeof(self.gid));
+	ret = sf_introduce(c->rdma->introducer, c->own_name, &self,
+			   c->introduced, &err);
+	atomic_store(&c->at, SF_RDMA_HANDSHAKE);
+	if (!ret)
+		ret = sf_nicpath_join(c->own_path, c->introduced, self.name);
+	if (!ret)
+		return 0;
+	sf_err_set(&c->err, ret == -ENOMEM ? ret : -EPROTO,
+		   "the peer refused and gave no reason; releases up to 0.3.10 "
+		   "do so unless they find us in the store, where we cannot "
+		   "be put: %s", err.text);
+	return sf_rdma_connect_failed(c, SF_RDMA_METADATA, c->err.code);
+}
+
 static int call(struct sf_rdma_connect *c, const char *body, bool untyped,
 		struct sf_blob **reply)
 {
@@ -158,13 +185,16 @@ int sf_rdma_connect_ask(struct sf_rdma_connect *c, bool untyped)
 {
 	struct sf_handshake_rdma m;
 	struct sf_blob *reply;
-	int ret = ask(c, untyped, &reply);
+	int ret = c->introduce ? introduce(c) : 0;
 
+	if (!ret)
+		ret = ask(c, untyped, &reply);
 	if (ret)
 		return ret;
 	ret = sf_handshake_rdma_decode(&m, reply->data, reply->len, &c->err);
 	sf_blob_put(reply);
 	if (ret == -ENODATA) {
+		c->was_null = true;
 		sf_err_set(&c->err, -EPROTO, "the peer refused and gave no "
 					     "reason, see its log");
 		return sf_rdma_connect_failed(c, SF_RDMA_HANDSHAKE, -EPROTO);

@@ -115,7 +115,7 @@ static int attempt(struct sf_rdma_connect *c, bool untyped)
 	c->err.text[0] = '\0';
 	atomic_store(&c->at, SF_RDMA_INIT);
 	c->wanted_qps = 0;
-	c->was_short = c->unreachable = c->misled = false;
+	c->was_short = c->was_null = c->unreachable = c->misled = false;
 	if (sf_rdma_context_nth_gid(c->dev->ctx, c->gid_nth, &c->gid)) {
 		c->gid_nth = 0;	/* the table has changed */
 		sf_rdma_context_gid(c->dev->ctx, &c->gid);
@@ -159,6 +159,12 @@ static bool try_again(struct sf_rdma_connect *c, int ret, unsigned int *shorts,
 		return false;
 	if (c->wanted_qps && !(*counts)++) {
 		c->nr_qps = c->wanted_qps;
+		return true;
+	}
+	/* It may be so old that it looks us up (protocol section 6.4). It may
+	 * as well be a little younger, and mean something else. */
+	if (c->was_null && !c->introduce) {
+		c->introduce = true;
 		return true;
 	}
 	if (c->misled || (c->stage == SF_RDMA_RTR && ret == -EINVAL))

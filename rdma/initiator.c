@@ -128,6 +128,7 @@ static int take_config(struct sf_rdma *rdma,
 	rdma->handshake_ms = config->connect_timeout_ms > config->timeout_ms ?
 				     config->connect_timeout_ms :
 				     config->timeout_ms;
+	rdma->introducer = config->introducer;
 	if (config->rdma) {
 		rdma->config = *config->rdma;
 		return 0;

@@ -33,6 +33,7 @@
 
 #include "err.h"
 #include "handshake_rdma.h"
+#include "introduce.h"
 #include "rdma/context.h"
 #include "rdma/nicpath.h"
 #include "rdma/pairs.h"
@@ -49,6 +50,7 @@ struct sf_workers;
 
 #define SF_RDMA_REMOTES_MAX 64	/* devices of one peer that are used */
 #define SF_RDMA_TABLE_SIZE 4096	/* endpoints of a device, draining ones too */
+#define SF_RDMA_NAME_MAX 160
 #define SF_RDMA_DEPTH 64	/* slots of a QP, if there are not many */
 
 /* ---- the transport and its devices ---- */
@@ -72,6 +74,7 @@ struct sf_rdma {
 	struct sf_rdma_config config;
 	bool own_config;	/* to be freed with us */
 	unsigned int handshake_ms;	/* limit of one handshake */
+	struct sf_introducer *introducer;	/* may be NULL */
 	struct sf_workers *workers;
 	int closing_fd;		/* readable: handshakes are of no use now */
 	struct sf_rdma_reaper *reaper;
@@ -176,6 +179,7 @@ struct sf_rdma_pair {
 
 	/* for status: our side of the last attempt, and what connected last */
 	struct sf_rdma_gid gid;
+	char introduced[SF_INTRODUCED_MAX];	/* as; "": it was not */
 	uint8_t remote_gid[16];
 	unsigned int mtu, nr_qps;
 	uint32_t own_qp[SF_RDMA_SHOWN_QPS], remote_qp[SF_RDMA_SHOWN_QPS];
@@ -202,7 +206,7 @@ struct sf_rdma_peer {
 	struct sf_rdma *rdma;
 	char *server;		/* its part of NIC paths */
 	unsigned int name_index;	/* rdma->lock: of our own name */
-	char own_name[160];	/* our part of NIC paths */
+	char own_name[SF_RDMA_NAME_MAX];	/* our part of NIC paths */
 	pthread_mutex_t lock;
 	pthread_cond_t left;	/* users or endpoints fell to 0 */
 
@@ -225,6 +229,7 @@ struct sf_rdma_peer {
 
 	struct sf_rdma_connect *connect;	/* running; at most one */
 	unsigned int nr_qps;	/* of an endpoint; as the peer wants it */
+	bool looks_us_up;	/* a release up to 0.3.10 */
 	int connect_error;	/* of the last attempt; 0: it worked */
 	uint64_t retry_ms;	/* no attempt before */
 	unsigned int turn;

@@ -62,6 +62,8 @@ static void print_pair(const struct sf_rdma_peer *p,
 		fprintf(out, ", connected %u times, broken %u",
 			pair->connects, pair->breaks);
 	}
+	if (*pair->introduced)
+		fprintf(out, ", in the store as %s", pair->introduced);
 	if (pair->error)
 		fprintf(out, "; first error: %s: %s (%" PRIu64 " s ago%s)",
 			sf_rdma_stage_name(pair->stage), pair->text,

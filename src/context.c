@@ -10,6 +10,7 @@
 
 #include "core_options.h"
 #include "directory.h"
+#include "introduce.h"
 #include "iobuf.h"
 #include "meta.h"
 #include "pipe.h"
@@ -69,6 +70,7 @@ int sf_context_engine(struct sf_context *ctx,
 			.tcp_splice = options->splice,
 			.tcp_version = options->tcp_version,
 			.rdma = &options->rdma,
+			.introducer = ctx->introducer,
 		},
 		.timeout_ms = options->timeout_ms,
 	};
@@ -101,6 +103,9 @@ static int build(struct sf_context *ctx,
 	ret = sf_directory_new(&ctx->directory, &dir, err);
 	if (ret)
 		return ret;
+	ret = sf_introducer_new(&ctx->introducer, ctx->meta);
+	if (ret)
+		return sf_err_set(err, ret, "out of memory");
 	return sf_context_engine(ctx, config->options, &ctx->engine, err);
 }
 
@@ -128,6 +133,7 @@ void sf_context_free(struct sf_context *ctx)
 	if (!ctx)
 		return;
 	sf_engine_free(ctx->engine);
+	sf_introducer_free(ctx->introducer);
 	sf_directory_free(ctx->directory);
 	sf_iobuf_pool_free(ctx->pool);
 	sf_pipe_pool_free(ctx->pipes);

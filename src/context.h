@@ -13,6 +13,7 @@
 #include "err.h"
 
 struct sf_core_options;
+struct sf_introducer;
 struct sf_transport_config;
 
 struct sf_context {
@@ -22,6 +23,7 @@ struct sf_context {
 	struct sf_pipe_pool *pipes;	/* NULL: reads are never spliced */
 	struct sf_iobuf_pool *pool;
 	struct sf_directory *directory;
+	struct sf_introducer *introducer;
 	struct sf_engine *engine;
 };
 

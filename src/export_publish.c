@@ -68,10 +68,16 @@ static int look(struct sf_meta *meta, const char *name, struct found *f,
 	return res == -ENOENT ? 0 : res;
 }
 
+/* TEXT is NULL where nothing of ours belongs. */
 static bool holds(const struct sf_blob *blob, const char *text)
 {
-	return blob && blob->len == strlen(text) &&
+	return blob && text && blob->len == strlen(text) &&
 	       !memcmp(blob->data, text, blob->len);
+}
+
+static bool lacks(const struct sf_blob *blob, const char *text)
+{
+	return text && !holds(blob, text);
 }
 
 static bool same_blob(const struct sf_blob *a, const struct sf_blob *b)
@@ -163,9 +169,9 @@ static int put_missing(struct sf_publish *p, const struct found *f,
 {
 	int res = grant(p, err);
 
-	if (!res && !holds(f->rpc, p->config.rpc))
+	if (!res && lacks(f->rpc, p->config.rpc))
 		res = put(p, SF_META_RPC, err);
-	if (!res && !holds(f->segment, p->config.segment))
+	if (!res && lacks(f->segment, p->config.segment))
 		res = put(p, SF_META_SEGMENT, err);
 	return res;
 }
@@ -229,8 +235,8 @@ static int check_keys(struct sf_publish *p, struct sf_err *err)
 		return res;
 	if (is_taken(p, &f, &taken)) {
 		say_foreign(p, &taken);
-	} else if (!holds(f.rpc, p->config.rpc) ||
-		   !holds(f.segment, p->config.segment)) {
+	} else if (lacks(f.rpc, p->config.rpc) ||
+		   lacks(f.segment, p->config.segment)) {
 		res = put_missing(p, &f, err);
 		if (!res) {
 			sf_log(LOG_WARNING, SF_LOG_EXPORT, "segment %s: its "

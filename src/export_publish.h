@@ -19,7 +19,7 @@ struct sf_publish_config {
 	struct sf_meta *meta;	/* borrowed */
 	const char *name;	/* borrowed until stop */
 	const char *segment;	/* copied */
-	const char *rpc;	/* borrowed until stop */
+	const char *rpc;	/* borrowed until stop; NULL: none is put */
 	unsigned int lease_s;	/* 0: none */
 	bool force;
 	/* What sf_publish_check() saw: an owner that has been asked. */

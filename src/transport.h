@@ -21,6 +21,7 @@
 #include "err.h"
 #include "segment.h"
 
+struct sf_introducer;
 struct sf_mem;
 struct sf_peer;
 struct sf_pipe;
@@ -55,6 +56,7 @@ struct sf_transport_config {
 					 * up; 0: never */
 	unsigned int tcp_version;	/* 0: what the descriptor offers; 1 */
 	const struct sf_rdma_config *rdma;	/* NULL: its defaults */
+	struct sf_introducer *introducer;	/* introduce.h; NULL: none */
 };
 
 #define SF_IO_PIPES_MAX 8

@@ -59,7 +59,11 @@ class Peer:
 
     def register(self, i):
         b = self.buffers[int(i)]
-        self.check(self.engine.register_memory(b.addr, b.size, b.location))
+        try:
+            result = self.engine.register_memory(b.addr, b.size, b.location)
+        except TypeError:  # up to 0.3.10: the engine chooses
+            result = self.engine.register_memory(b.addr, b.size)
+        self.check(result)
 
     def unregister(self, i):
         self.check(self.engine.unregister_memory(self.buffers[int(i)].addr))

@@ -206,6 +206,42 @@ heals() {
 	heals
 }
 
+# let_read_only USER: the store has users from now on, and this one only reads.
+let_read_only() {
+	soon etcdctl user add root:secret
+	soon etcdctl user add "$1:secret"
+	soon etcdctl role add reader
+	soon etcdctl role grant-permission reader read --prefix=true mooncake/
+	soon etcdctl user grant-role "$1" reader
+	soon etcdctl user grant-role root root || {
+		soon etcdctl role add root
+		soon etcdctl user grant-role root root
+	}
+	soon etcdctl auth enable
+}
+
+@test "null from a peer and no right to write: status says what to do" {
+	start_etcd users
+	start_exporter one --protocol rdma --nic "${NIC[0]}" --lease 0 \
+		--buffer size=256K,location=cpu:0
+	start_liar liar
+	put_like two one "$PORT"
+	stop one
+	mode liar null
+	let_read_only me
+	echo secret >password
+	mount_segfs "nic=${NIC[0]},timeout=3,user=me,password_file=password"
+	fails dd if="$MNT/two/$(address one)" of=/dev/null bs=64K count=1 \
+		status=none
+	status_of two | tee status >&2
+	grep -q 'metadata: the peer refused and gave no reason' status
+	grep -q 'permission denied' status
+	[ "$(grep -c 'cannot be put' "$(log_of segfs)")" = 1 ]
+	[ -z "$(soon etcdctl --user root:secret get --prefix --keys-only \
+		mooncake/segfs/)" ]
+	[ "$(soon etcdctl --user root:secret lease list)" = "found 0 leases" ]
+}
+
 @test "half a frame, none at all, and noise are refused" {
 	lied_to
 	local m
