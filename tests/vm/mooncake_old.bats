@@ -105,6 +105,8 @@ reads_mc() {
 	ask mc fill 0 4
 	reads_mc
 	stop mc KILL || :
+	# It would add its devices to those that it finds there.
+	del_segment mc
 	start_mooncake_rdma mc --buffer 4000000
 	ask mc fill 0 5
 	wait_for 15 test -e "$(buffer mc 0)"
