@@ -255,9 +255,9 @@ both_move_file() {
 
 # gid_like DEVICE PREFIX: the index of a GID that begins so.
 gid_like() {
-	local i
+	local i gids=/sys/class/infiniband/$1/ports/1/gids
 	for i in {0..7}; do
-		if grep -q "^$2" "/sys/class/infiniband/$1/ports/1/gids/$i"; then
+		if grep -q "^$2" "$gids/$i"; then
 			echo "$i"
 			return
 		fi
