@@ -11,7 +11,8 @@
  *   pair:      nothing -> (connect.c) -> endpoint READY -> DRAINING -> freed
  *   job:       QUEUED <-> PARKED (a connection is being made) -> FLYING -> done
  *
- * One lock a peer guards its jobs, pairs and endpoints, posting included.
+ * One lock a peer guards its jobs, pairs and endpoints; a thread that posts
+ * lets go of it meanwhile.
  * Whoever works on a peer does it between sf_rdma_peer_enter() and _leave();
  * what was put off under the lock is done by leave(): placing jobs, posting
  * work, calling done() (without the lock). Other threads: one a device for
@@ -130,11 +131,15 @@ struct sf_rdma_slot {
 };
 
 /* One QP of an endpoint and what is on it. Slots [head, tail) are taken, of
- * them the last nr_chained are not posted yet. */
+ * them the last nr_chained are not posted yet. One thread at a time posts, in
+ * order and without the peer's lock: it sees to what is chained meanwhile, and
+ * no slot from posting_from on is used anew before it is done. */
 struct sf_rdma_lane {
 	struct sf_rdma_slot *ring;	/* depth of them */
 	uint32_t head, tail;		/* count on */
 	uint32_t nr_chained;
+	bool posting;
+	uint32_t posting_from;
 };
 
 struct sf_rdma_endpoint {
@@ -147,6 +152,7 @@ struct sf_rdma_endpoint {
 	bool draining;
 	bool forgiving;		/* its end is nobody's fault on it */
 	bool chained;		/* in peer->chained */
+	atomic_uint posters;	/* threads in sf_rdma_endpoint_post() */
 	TAILQ_ENTRY(sf_rdma_endpoint) chain_link;
 	atomic_uint taken;	/* slots, all lanes */
 	uint64_t used_ms;	/* last time a slot was taken */
@@ -281,7 +287,8 @@ int sf_rdma_slot_take(struct sf_rdma_endpoint *ep, struct sf_rdma_job *job,
  * but nothing is noted in job->next. */
 int sf_rdma_slot_take_flush(struct sf_rdma_endpoint *ep,
 			    struct sf_rdma_job *job, uint64_t rkey);
-/* Post what was taken. */
+/* Post what was taken, without the lock while the driver is at it: Soft-RoCE
+ * moves the bytes right then. */
 void sf_rdma_endpoint_post(struct sf_rdma_endpoint *ep);
 /* Slots that will not complete are lost: the last nr_chained of each lane, or
  * ALL of them. */

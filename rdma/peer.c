@@ -139,7 +139,8 @@ void sf_rdma_peer_leave(struct sf_rdma_peer *p)
 {
 	struct sf_rdma_endpoint *ep;
 
-	/* Nothing stays chained while the lock is not held. */
+	/* Nothing stays chained while the lock is not held, but what another
+	 * thread sees to. */
 	for (;;) {
 		if (p->queue_moved) {
 			p->queue_moved = false;

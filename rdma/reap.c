@@ -31,7 +31,8 @@ static struct sf_rdma_endpoint *next_locked(struct sf_rdma_reaper *r)
 	struct sf_rdma_endpoint *ep;
 
 	TAILQ_FOREACH(ep, &r->list, reap_link)
-		if (!atomic_load(&ep->taken) || now_ms >= ep->drain_until_ms)
+		if (!atomic_load(&ep->posters) &&
+		    (!atomic_load(&ep->taken) || now_ms >= ep->drain_until_ms))
 			return ep;
 	return NULL;
 }

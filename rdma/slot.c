@@ -28,15 +28,28 @@ static unsigned int lane_taken(const struct sf_rdma_lane *lane)
 	return lane->tail - lane->head;
 }
 
-/* Where fewest are waiting. */
+static bool lane_is_full(const struct sf_rdma_endpoint *ep,
+			 const struct sf_rdma_lane *lane)
+{
+	uint32_t posted = lane->tail - lane->posting_from;
+
+	return lane_taken(lane) >= ep->depth ||
+	       (lane->posting && posted >= ep->depth);
+}
+
+/* Of those with room, where fewest are waiting. */
 static unsigned int best_lane(const struct sf_rdma_endpoint *ep)
 {
-	unsigned int best = 0;
+	const struct sf_rdma_lane *best = &ep->lanes[0];
 
-	for (unsigned int i = 1; i < ep->nr_lanes; i++)
-		if (lane_taken(&ep->lanes[i]) < lane_taken(&ep->lanes[best]))
-			best = i;
-	return best;
+	for (unsigned int i = 1; i < ep->nr_lanes; i++) {
+		const struct sf_rdma_lane *l = &ep->lanes[i];
+
+		if (!lane_is_full(ep, l) && (lane_is_full(ep, best) ||
+					     lane_taken(l) < lane_taken(best)))
+			best = l;
+	}
+	return (unsigned int)(best - ep->lanes);
 }
 
 bool sf_rdma_endpoint_has_room(const struct sf_rdma_endpoint *ep)
@@ -98,7 +111,7 @@ static void chain(struct sf_rdma_endpoint *ep, unsigned int lane_index,
 			before->wr.send_flags = 0;
 	}
 	lane->tail++;
-	if (!ep->chained) {
+	if (!ep->chained && !lane->posting) {
 		ep->chained = true;
 		TAILQ_INSERT_TAIL(&ep->peer->chained, ep, chain_link);
 	}
@@ -112,7 +125,7 @@ static int take(struct sf_rdma_endpoint *ep, unsigned int lane,
 	struct sf_rdma_slot *slot = slot_at(ep, lane, n);
 	int ret;
 
-	if (lane_taken(&ep->lanes[lane]) == ep->depth)
+	if (lane_is_full(ep, &ep->lanes[lane]))
 		return -EAGAIN;
 	slot->job = job;
 	slot->off = off;
@@ -164,47 +177,72 @@ int sf_rdma_slot_take_flush(struct sf_rdma_endpoint *ep,
 	return ret;
 }
 
-/* What of a lane's chain went out; 0 or an errno. */
-static int post_lane(struct sf_rdma_endpoint *ep, unsigned int index)
+/* Post a lane's chain; 0 or an errno, and what did not go out is chained. */
+static int post_chain(struct sf_rdma_endpoint *ep, unsigned int index)
 {
 	struct sf_rdma_lane *lane = &ep->lanes[index];
-	struct sf_rdma_slot *first =
-		slot_at(ep, index, lane->tail - lane->nr_chained);
 	struct ibv_send_wr *bad = NULL, *wr;
+	struct sf_rdma_slot *first;
 	uint32_t left = 0;
 	int ret;
 
+	lane->posting_from = lane->tail - lane->nr_chained;
+	first = slot_at(ep, index, lane->posting_from);
 	/* Before the completions can come. */
 	atomic_fetch_add(&ep->dev->ctx->pending, lane->nr_chained);
+	lane->nr_chained = 0;
+	pthread_mutex_unlock(&ep->peer->lock);
 	ret = ibv_post_send(ep->qps.qp[index], &first->wr, &bad);
+	pthread_mutex_lock(&ep->peer->lock);
 	if (ret)
 		for (wr = bad; wr; wr = wr->next)
 			left++;
 	atomic_fetch_sub(&ep->dev->ctx->pending, left);
-	lane->nr_chained = left;
+	lane->nr_chained += left;
+	return ret;
+}
+
+static int post_lane(struct sf_rdma_endpoint *ep, unsigned int index)
+{
+	struct sf_rdma_lane *lane = &ep->lanes[index];
+	int ret = 0;
+
+	if (lane->posting)
+		return 0;	/* by somebody who goes on with these */
+	lane->posting = true;
+	while (!ret && lane->nr_chained)
+		ret = post_chain(ep, index);
+	lane->posting = false;
 	return ret;
 }
 
 void sf_rdma_endpoint_post(struct sf_rdma_endpoint *ep)
 {
+	struct sf_rdma_peer *p = ep->peer;
 	int ret = 0, error;
 	char text[96];
 
+	TAILQ_REMOVE(&p->chained, ep, chain_link);
+	ep->chained = false;
 	ep->used_ms = sf_now_ms();
+	atomic_fetch_add(&ep->posters, 1);
 	for (unsigned int i = 0; i < ep->nr_lanes; i++) {
-		if (!ep->lanes[i].nr_chained)
-			continue;
 		error = post_lane(ep, i);
 		if (error)
 			ret = error;
 	}
-	TAILQ_REMOVE(&ep->peer->chained, ep, chain_link);
-	ep->chained = false;
-	if (!ret)
-		return;
-	snprintf(text, sizeof(text), "cannot post work: %s", strerror(ret));
-	sf_rdma_pair_note(ep->pair, SF_RDMA_COMPLETION, -ret, text);
-	sf_rdma_endpoint_retire(ep, false);
+	/* Who found no room while the slots could not be used anew. */
+	p->queue_moved |= !TAILQ_EMPTY(&p->queue);
+	if (ret && ep->draining) {
+		sf_rdma_endpoint_drop(ep, false);
+	} else if (ret) {
+		snprintf(text, sizeof(text), "cannot post work: %s",
+			 strerror(ret));
+		sf_rdma_pair_note(ep->pair, SF_RDMA_COMPLETION, -ret, text);
+		sf_rdma_endpoint_retire(ep, false);
+	}
+	/* It may be gone from here on. */
+	atomic_fetch_sub(&ep->posters, 1);
 }
 
 /* ---- coming back ---- */
