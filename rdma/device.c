@@ -117,7 +117,9 @@ int sf_rdma_device_query_link(struct sf_rdma_device *dev,
 	dev->ethernet = port.link_layer == IBV_LINK_LAYER_ETHERNET;
 	dev->lid = port.lid;
 	dev->active_mtu = 128u << port.active_mtu;
-	dev->max_message = port.max_msg_sz;
+	/* Never changes, and is read without a lock. */
+	if (!dev->max_message)
+		dev->max_message = port.max_msg_sz;
 	return 0;
 }
 
