@@ -278,11 +278,13 @@ shift_by() {
 
 @test "a descriptor too big for the store is not half published" {
 	local args=() i
-	for ((i = 0; i < 30000; i++)); do
+	# A store with little room, as 30,000 buffers take an emulated CPU long.
+	ETCD_MAX_REQUEST_BYTES=65536 start_etcd small
+	for ((i = 0; i < 1500; i++)); do
 		args+=(--buffer=size=4K)
 	done
-	SOON=60 run -3 soon segfs-export --metadata "$ETCD" --name big "${args[@]}"
-	[[ $output =~ [0-9]{7} ]]
+	run -3 soon segfs-export --metadata "$ETCD" --name big "${args[@]}"
+	[[ $output =~ [0-9]{5} ]]
 	no_keys
 }
 

@@ -31,7 +31,7 @@ where() {
 # ---- waiting ----
 
 # How many times longer everything may take here: an emulated CPU is slow.
-SLOW=${SEGFS_TEST_SLOW:-${SEGFS_VM:+5}}
+SLOW=${SEGFS_TEST_SLOW:-${SEGFS_VM:+8}}
 SLOW=${SLOW:-1}
 
 # soon CMD...: it must end by itself; 124 or 137 when it did not.

@@ -145,7 +145,7 @@ asked() {
 
 @test "a value over the store's limit is refused with its size" {
 	refuses EMSGSIZE '2000000 bytes' tool put segment big @2000000
-	refuses EMSGSIZE '1.5 MiB' tool put segment big @20000000
+	refuses EMSGSIZE '1.5 MiB' tool put segment big @4000000
 	refuses ENOENT big tool get big
 	tool put segment big @1400000
 	[[ $(tool get big) == "segment 1400000 x"* ]]
@@ -155,13 +155,13 @@ asked() {
 
 @test "a lease keeps a key as long as it is kept alive" {
 	local lease
-	lease=$(tool grant 2)
+	lease=$(tool grant $((6 * SLOW)))
 	tool put segment leased x "$lease"
-	sleep 1
+	sleep $((3 * SLOW))
 	tool keepalive "$lease"
-	sleep 1.5
+	sleep $((3 * SLOW + 1))
 	tool get leased
-	wait_for 5 refuses ENOENT leased tool get leased
+	wait_for 10 refuses ENOENT leased tool get leased
 	refuses ENOENT '' tool keepalive "$lease"
 	refuses ENOENT '' tool put segment leased x "$lease"
 	lease=$(tool grant 60)
@@ -367,7 +367,8 @@ saw() {
 	soon etcdctl --user root:secret role grant-permission mine readwrite \
 		--prefix=true mooncake/
 	# Its tokens die with it.
-	spawn gets "$TOOL" "$ETCD" user=me 'password=pa"ss\w' gets 5 a a
+	spawn gets "$TOOL" "$ETCD" user=me 'password=pa"ss\w' \
+		gets $((5 * SLOW)) a a
 	wait_for 5 grep -q '^segment' "$(out_of gets)"
 	stop own
 	start_etcd own "$ETCD_PORT"
