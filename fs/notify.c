@@ -11,7 +11,6 @@
 #include "fs/internal.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/queue.h>
@@ -21,6 +20,7 @@
 #include "directory.h"
 #include "fs/notify.h"
 #include "segment.h"
+#include "thread.h"
 
 #define NR_BUCKETS 256u
 #define WATCH_TICK_MS 500u
@@ -228,16 +228,12 @@ int sf_notify_new(struct sf_notify **out, struct sf_fs *fs)
 
 int sf_notify_start(struct sf_notify *nt)
 {
-	sigset_t all, old;
 	int res;
 
 	sf_notify_check_watch(nt->fs);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	res = pthread_create(&nt->thread, NULL, run, nt);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	res = sf_thread_start(&nt->thread, run, nt);
 	nt->started = !res;
-	return -res;
+	return res;
 }
 
 bool sf_notify_stop(struct sf_notify *nt, unsigned int wait_ms)

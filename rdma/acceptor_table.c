@@ -22,10 +22,11 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/queue.h>
+
+#include "thread.h"
 
 #define BUCKETS 1024
 
@@ -223,14 +224,8 @@ static void *run(void *arg)
 
 static int start_thread(struct sf_acceptor *a)
 {
-	sigset_t all, old;
-	int res;
+	int res = sf_thread_start(&a->thread, run, a);
 
-	/* Signals are main's. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	res = -pthread_create(&a->thread, NULL, run, a);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	a->running = res == 0;
 	return res;
 }

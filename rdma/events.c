@@ -11,7 +11,6 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -20,6 +19,7 @@
 #include "err.h"
 #include "log.h"
 #include "rdma/context.h"
+#include "thread.h"
 
 #define BATCH 32
 
@@ -229,18 +229,12 @@ static void *events_main(void *arg)
 
 int sf_rdma_events_start(struct sf_rdma_context *ctx, struct sf_err *err)
 {
+	int ret = sf_thread_start(&ctx->thread, events_main, ctx);
 	char name[16];
-	sigset_t all, old;
-	int ret;
 
-	/* Signals belong to the program's own threads. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	ret = pthread_create(&ctx->thread, NULL, events_main, ctx);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (ret)
-		return sf_err_set(err, -ret, "%s: cannot start a thread: %s",
-				  ctx->dev.name, strerror(ret));
+		return sf_err_set(err, ret, "%s: cannot start a thread: %s",
+				  ctx->dev.name, strerror(-ret));
 	snprintf(name, sizeof(name), "sf-%s", ctx->dev.name);
 	pthread_setname_np(ctx->thread, name);
 	ctx->started = true;

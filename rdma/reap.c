@@ -10,10 +10,10 @@
 #include "rdma/initiator.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 
 #include "clock.h"
+#include "thread.h"
 
 #define LOOK_MS 20
 
@@ -104,7 +104,6 @@ static void init_cond(pthread_cond_t *cond)
 int sf_rdma_reaper_new(struct sf_rdma_reaper **out)
 {
 	struct sf_rdma_reaper *r = calloc(1, sizeof(*r));
-	sigset_t all, old;
 	int ret;
 
 	if (!r)
@@ -112,16 +111,12 @@ int sf_rdma_reaper_new(struct sf_rdma_reaper **out)
 	pthread_mutex_init(&r->lock, NULL);
 	init_cond(&r->work);
 	TAILQ_INIT(&r->list);
-	/* Signals belong to the program's own threads. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	ret = pthread_create(&r->thread, NULL, reaper_main, r);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	ret = sf_thread_start(&r->thread, reaper_main, r);
 	if (ret) {
 		pthread_cond_destroy(&r->work);
 		pthread_mutex_destroy(&r->lock);
 		free(r);
-		return -ret;
+		return ret;
 	}
 	pthread_setname_np(r->thread, "sf-rdma-reap");
 	*out = r;

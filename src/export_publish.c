@@ -17,7 +17,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -28,6 +27,7 @@
 #include "log.h"
 #include "meta.h"
 #include "segment.h"
+#include "thread.h"
 
 #define PROBE_MS 5000
 #define CHECK_MS 10000		/* at least that often */
@@ -353,14 +353,8 @@ static void *run(void *arg)
 
 static int start_thread(struct sf_publish *p)
 {
-	sigset_t all, old;
-	int res;
+	int res = sf_thread_start(&p->thread, run, p);
 
-	/* Signals are main's. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	res = -pthread_create(&p->thread, NULL, run, p);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	p->running = res == 0;
 	return res;
 }

@@ -14,7 +14,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +32,7 @@
 #include "log.h"
 #include "net.h"
 #include "ratelimit.h"
+#include "thread.h"
 
 #define IDLE_MS 5000
 #define MAX_CLIENTS 256
@@ -450,7 +450,6 @@ static int start_work(struct sf_handshake_server *s)
 
 static int start_thread(struct sf_handshake_server *s)
 {
-	sigset_t all, old;
 	int res;
 
 	s->stop = eventfd(0, EFD_CLOEXEC);
@@ -465,11 +464,7 @@ static int start_thread(struct sf_handshake_server *s)
 	if (res < 0)
 		return res;
 	s->armed = true;
-	/* Signals are main's. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	res = -pthread_create(&s->thread, NULL, run, s);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	res = sf_thread_start(&s->thread, run, s);
 	s->running = res == 0;
 	return res;
 }

@@ -10,11 +10,12 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/queue.h>
+
+#include "thread.h"
 
 struct job {
 	STAILQ_ENTRY(job) link;
@@ -67,20 +68,14 @@ static void *worker_main(void *arg)
 	return NULL;
 }
 
-/* Signals belong to the program's own threads. w->lock held, or nobody else
- * knows W yet. */
+/* w->lock held, or nobody else knows W yet. */
 static int start_thread(struct sf_workers *w)
 {
-	sigset_t all, old;
-	int res;
+	int res = sf_thread_start(&w->threads[w->nr_threads], worker_main, w);
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	res = pthread_create(&w->threads[w->nr_threads], NULL, worker_main, w);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (!res)
 		w->nr_threads++;
-	return -res;
+	return res;
 }
 
 int sf_workers_new(struct sf_workers **out, unsigned int nr_threads,

@@ -16,7 +16,6 @@
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,6 +26,7 @@
 #include "err.h"
 #include "meta/curl.h"
 #include "meta/etcd_json.h"
+#include "thread.h"
 
 #define PING_EVERY_MS	5000
 #define PING_TIMEOUT_MS 5000
@@ -351,18 +351,6 @@ static void free_watch(struct sf_etcd_watch *watch)
 	free(watch);
 }
 
-static int start_thread(struct sf_etcd_watch *watch)
-{
-	sigset_t all, old;
-	int res;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	res = pthread_create(&watch->thread, NULL, watch_main, watch);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	return -res;
-}
-
 int sf_etcd_watch(void *priv, sf_meta_watch_fn *fn, void *arg,
 		  struct sf_err *err)
 {
@@ -380,7 +368,7 @@ int sf_etcd_watch(void *priv, sf_meta_watch_fn *fn, void *arg,
 	watch->arg = arg;
 	res = sf_curl_stream_new(&watch->stream, etcd->curl, on_data, watch);
 	if (!res)
-		res = start_thread(watch);
+		res = sf_thread_start(&watch->thread, watch_main, watch);
 	if (res) {
 		free_watch(watch);
 		return sf_err_set(err, res, "etcd: cannot start the watch");

@@ -11,13 +11,13 @@
 #include <errno.h>
 #include <netdb.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "err.h"
 #include "net.h"
+#include "thread.h"
 
 #define RUNNING_MAX 64
 
@@ -82,20 +82,12 @@ static void *lookup_thread(void *arg)
 
 static int start_detached(struct sf_tcp_lookup *l)
 {
-	pthread_attr_t attr;
 	pthread_t thread;
-	sigset_t all, old;
-	int err;
+	int res = sf_thread_start(&thread, lookup_thread, l);
 
-	if (pthread_attr_init(&attr))
-		return -ENOMEM;
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = pthread_create(&thread, &attr, lookup_thread, l);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	pthread_attr_destroy(&attr);
-	return -err;
+	if (!res)
+		pthread_detach(thread);
+	return res;
 }
 
 static struct sf_tcp_lookup *lookup_new(struct sf_tcp_lookups *all,

@@ -13,7 +13,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -21,6 +20,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "thread.h"
 
 #define BATCH 64
 #define WATCHED (EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET)
@@ -133,18 +133,12 @@ static void *loop_thread(void *arg)
 	return NULL;
 }
 
-/* Signals are the mains' business. */
 static int start_thread(struct sf_tcp_loop *loop)
 {
-	sigset_t all, old;
-	int err;
+	int res = sf_thread_start(&loop->thread, loop_thread, loop);
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = pthread_create(&loop->thread, NULL, loop_thread, loop);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	loop->running = !err;
-	return -err;
+	loop->running = !res;
+	return res;
 }
 
 int sf_tcp_loop_new(struct sf_tcp_loop **out, const char *name)

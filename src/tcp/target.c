@@ -16,7 +16,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +30,7 @@
 #include "net.h"
 #include "range.h"
 #include "tcp/target_conn.h"
+#include "thread.h"
 
 #define MAX_CLIENTS 4096
 #define MAX_THREADS 256
@@ -280,7 +280,6 @@ static int watch(int epoll, int fd, void *ptr)
 
 static int start_worker(struct worker *w)
 {
-	sigset_t all, old;
 	int res;
 
 	if (pipe2(w->shared.pipe, O_CLOEXEC | O_NONBLOCK) < 0) {
@@ -293,11 +292,7 @@ static int start_worker(struct worker *w)
 	res = watch(w->epoll, w->target->stop, &w->target->stop);
 	if (res < 0)
 		return res;
-	/* Signals are main's. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	res = -pthread_create(&w->thread, NULL, run, w);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	res = sf_thread_start(&w->thread, run, w);
 	w->running = res == 0;
 	return res;
 }
