@@ -68,8 +68,7 @@ static void note_failure(struct sf_rdma_peer *p, struct sf_rdma_connect *c,
 	p->connect_error = code;
 	if (c->unreachable) {
 		p->retry_ms = now_ms + RETRY_MS;
-		for (size_t i = 0; i < (size_t)p->rdma->nr_devs *
-					       SF_RDMA_REMOTES_MAX; i++)
+		for (size_t i = 0; i < sf_rdma_peer_nr_pairs(p); i++)
 			if (p->pairs[i])
 				p->pairs[i]->wanted = false;
 		return;
@@ -79,8 +78,7 @@ static void note_failure(struct sf_rdma_peer *p, struct sf_rdma_connect *c,
 
 static void start_next(struct sf_rdma_peer *p)
 {
-	for (size_t i = 0;
-	     i < (size_t)p->rdma->nr_devs * SF_RDMA_REMOTES_MAX; i++)
+	for (size_t i = 0; i < sf_rdma_peer_nr_pairs(p); i++)
 		if (p->pairs[i] && p->pairs[i]->wanted && !p->pairs[i]->ep &&
 		    sf_rdma_connect_want(p, p->pairs[i]))
 			return;

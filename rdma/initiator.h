@@ -242,6 +242,12 @@ struct sf_rdma_peer {
 	uint64_t redrives;
 };
 
+/* How many p->pairs there are, most of them NULL. */
+static inline size_t sf_rdma_peer_nr_pairs(const struct sf_rdma_peer *p)
+{
+	return (size_t)p->rdma->nr_devs * SF_RDMA_REMOTES_MAX;
+}
+
 /* peer.c */
 int sf_rdma_peer_new(struct sf_rdma_peer **out, struct sf_rdma *rdma,
 		     struct sf_segment *seg);
@@ -274,8 +280,6 @@ void sf_rdma_place_all(struct sf_rdma_peer *p);
 bool sf_rdma_dev_is_usable(const struct sf_rdma_dev *dev);
 
 /* slot.c */
-/* Room for a slice on EP? */
-bool sf_rdma_endpoint_has_room(const struct sf_rdma_endpoint *ep);
 /* Has JOB a slot there? */
 bool sf_rdma_endpoint_carries(const struct sf_rdma_endpoint *ep,
 			      const struct sf_rdma_job *job);

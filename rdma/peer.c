@@ -60,8 +60,7 @@ int sf_rdma_peer_new(struct sf_rdma_peer **out, struct sf_rdma *rdma,
 		return -ENOMEM;
 	p->rdma = rdma;
 	p->server = strdup(server_of(seg));
-	p->pairs = calloc((size_t)rdma->nr_devs * SF_RDMA_REMOTES_MAX,
-			  sizeof(*p->pairs));
+	p->pairs = calloc(sf_rdma_peer_nr_pairs(p), sizeof(*p->pairs));
 	if (!p->server || !p->pairs) {
 		free(p->server);
 		free(p->pairs);
@@ -97,8 +96,7 @@ void sf_rdma_peer_free(struct sf_rdma_peer *p)
 		STAILQ_REMOVE_HEAD(&p->free, done_link);
 		free(job);
 	}
-	for (size_t i = 0; i < (size_t)p->rdma->nr_devs * SF_RDMA_REMOTES_MAX;
-	     i++)
+	for (size_t i = 0; i < sf_rdma_peer_nr_pairs(p); i++)
 		free(p->pairs[i]);
 	for (unsigned int i = 0; i < p->nr_remotes; i++)
 		free(p->remotes[i]);

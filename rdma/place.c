@@ -206,8 +206,7 @@ static int nothing_left(struct sf_rdma_peer *p, const struct sf_rdma_job *job,
 		return -ENODEV;
 	if (!has_key(job))
 		return -EREMOTEIO;
-	for (size_t i = 0;
-	     i < (size_t)p->rdma->nr_devs * SF_RDMA_REMOTES_MAX; i++)
+	for (size_t i = 0; i < sf_rdma_peer_nr_pairs(p); i++)
 		if (p->pairs[i])
 			sf_pair_ease(&p->pairs[i]->health, now_ms + EASE_MS);
 	for (unsigned int i = 0; i < p->rdma->nr_devs; i++)
@@ -280,7 +279,7 @@ static uint64_t key_for(const struct sf_io *io,
  */
 static enum verdict place_flush(struct sf_rdma_peer *p, struct sf_rdma_job *job)
 {
-	size_t nr = (size_t)p->rdma->nr_devs * SF_RDMA_REMOTES_MAX;
+	size_t nr = sf_rdma_peer_nr_pairs(p);
 	bool connecting = false, wrote = false, reached = false;
 	uint64_t now_ms = sf_now_ms();
 

@@ -52,12 +52,6 @@ static unsigned int best_lane(const struct sf_rdma_endpoint *ep)
 	return (unsigned int)(best - ep->lanes);
 }
 
-bool sf_rdma_endpoint_has_room(const struct sf_rdma_endpoint *ep)
-{
-	return atomic_load_explicit(&ep->taken, memory_order_relaxed) <
-	       ep->nr_lanes * ep->depth;
-}
-
 bool sf_rdma_endpoint_carries(const struct sf_rdma_endpoint *ep,
 			      const struct sf_rdma_job *job)
 {

@@ -101,8 +101,7 @@ void sf_rdma_peer_status(void *peer, FILE *out)
 		queued++;
 	fprintf(out, "queued: %u\nredriven: %" PRIu64 "\n", queued,
 		p->redrives);
-	for (size_t i = 0;
-	     i < (size_t)p->rdma->nr_devs * SF_RDMA_REMOTES_MAX; i++)
+	for (size_t i = 0; i < sf_rdma_peer_nr_pairs(p); i++)
 		if (p->pairs[i] && (p->pairs[i]->connects ||
 				    p->pairs[i]->error || p->pairs[i]->wanted))
 			print_pair(p, p->pairs[i], out);
@@ -153,8 +152,7 @@ int sf_rdma_peer_way(void *peer, struct sf_peer_way *out)
 	struct sf_rdma_peer *p = peer;
 
 	pthread_mutex_lock(&p->lock);
-	for (size_t i = 0;
-	     i < (size_t)p->rdma->nr_devs * SF_RDMA_REMOTES_MAX; i++) {
+	for (size_t i = 0; i < sf_rdma_peer_nr_pairs(p); i++) {
 		pair = p->pairs[i];
 		if (pair && (pair->connects || pair->error) &&
 		    says_more(pair, best))
