@@ -155,6 +155,36 @@ stop() {
 	wait "$pid" 2>/dev/null || STATUS=$?
 }
 
+# ---- bytes ----
+
+# read_and_write_at_once FILE SIZE ROUNDS: eight threads, each in its own part
+# and with its own idea of what is there.
+read_and_write_at_once() {
+	SOON=60 soon python3 - "$@" <<-'EOF'
+	import os, random, sys, threading
+	path = sys.argv[1]
+	size, rounds = map(int, sys.argv[2:])
+	part, failures = size // 8, []
+	def work(i):
+	    rng, f = random.Random(i), os.open(path, os.O_RDWR)
+	    model = bytearray(os.pread(f, part, i * part))
+	    for _ in range(rounds):
+	        off = rng.randrange(part - 1)
+	        n = rng.randrange(1, min(part - off, 400000) + 1)
+	        if rng.random() < .5:
+	            data = rng.randbytes(n)
+	            if os.pwrite(f, data, i * part + off) != n:
+	                failures.append(("write", i, off, n))
+	            model[off:off + n] = data
+	        elif os.pread(f, n, i * part + off) != model[off:off + n]:
+	            failures.append(("read", i, off, n))
+	threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+	[t.start() for t in threads]
+	[t.join() for t in threads]
+	assert not failures, failures
+	EOF
+}
+
 # ---- the store ----
 
 free_port() {

@@ -141,30 +141,7 @@ fsync_uses_both() {
 
 @test "many readers and writers at once do not mix up their bytes" {
 	exported 8M
-	SOON=60 soon python3 - "$F" 8388608 <<-'EOF'
-	import os, random, sys, threading
-	path, size = sys.argv[1], int(sys.argv[2])
-	part, failures = size // 8, []
-	def work(i):
-	    rng, f = random.Random(i), os.open(path, os.O_RDWR)
-	    model = bytearray(os.pread(f, part, i * part))
-	    for _ in range(30):
-	        off = rng.randrange(part - 1)
-	        n = rng.randrange(1, min(part - off, 400000) + 1)
-	        if rng.random() < .5:
-	            data = rng.randbytes(n)
-	            if os.pwrite(f, data, i * part + off) != n:
-	                failures.append(("write", i, off, n))
-	            model[off:off + n] = data
-	        elif os.pread(f, n, i * part + off) != model[off:off + n]:
-	            failures.append(("read", i, off, n))
-	threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
-	for t in threads:
-	    t.start()
-	for t in threads:
-	    t.join()
-	assert not failures, failures
-	EOF
+	read_and_write_at_once "$F" 8388608 30
 }
 
 @test "the whole segment as one file goes over several buffers" {
